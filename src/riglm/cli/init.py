@@ -50,7 +50,7 @@ def init(
     Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, but not confirmed.
     """
     from riglm.application.setup.init import SetupPlanner, install_each
-    from riglm.cli.setup_access import remove_leftovers, setup_context
+    from riglm.cli.setup_access import setup_context
 
     context = setup_context(include=include or (), project=project)
     clients, directory = require_clients(client), project and project.resolve()
@@ -62,7 +62,6 @@ def init(
     _require_servers(include or (), context, plans)
     changing = [plan for plan in plans if plan.changes]
     is_done = yes and not dry_run  # before output can fail
-    removed = remove_leftovers(context, directory) if is_done else ()
     tried = install_each(context, changing) if is_done else ()
     if not as_json:
         _print_plans(plans, diff=diff)
@@ -74,9 +73,8 @@ def init(
         if not is_done:
             _print_json(plans, done=False, as_json=as_json)
             raise typer.Exit(NOT_CONFIRMED)
-        removed, tried = remove_leftovers(context, directory), install_each(context, changing)
+        tried = install_each(context, changing)
     if is_done and not as_json:
-        print_removed(removed)
         for plan in tried:
             if plan.fault:
                 print_fault(f"not done for {plan.place.client}, {plan.place.file}", plan.fault)
@@ -117,12 +115,6 @@ def confirm(question: str, *, as_json: bool) -> bool:
         return True
     typer.echo("nothing was changed", err=True)
     return False
-
-
-def print_removed(files: Iterable[Path]) -> None:
-    """Print which temporary files of an interrupted riglm were removed."""
-    for file in files:
-        typer.echo(f"removed {printable(str(file))}, which a riglm that was stopped had left")
 
 
 def print_fault(whose: str, fault: str) -> None:

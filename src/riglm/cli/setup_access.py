@@ -95,17 +95,6 @@ def _client_files(environment: Mapping[str, str], files: SafeFiles, include: Col
     return ClientFiles(find, files.read, home=home, environment=environment, platform=sys.platform, include=include)
 
 
-def remove_leftovers(context: SetupContext, project: Path | None) -> tuple[Path, ...]:
-    """Remove temporary files that an interrupted riglm left where it writes; return them."""
-    places = [*context.clients.places(None), *(context.clients.places(project) if project is not None else ())]
-    files = [place.file for place in places]
-    for each in context.journal.all():
-        files += [each.file, each.configuration]
-    own = (context.directory, *context.journal.directories)
-    directories = dict.fromkeys([*(file.resolve().parent for file in files), *own])
-    return tuple(file for directory in directories for file in SafeFiles().clear(directory))
-
-
 def servers_to_sign_in() -> "dict[str, ServerSettings]":
     """Return the servers of clients, also of the project in this directory, that stay only for lack of an account."""
     planner = SetupPlanner(setup_context())

@@ -15,7 +15,6 @@ from riglm.cli.init import (
     confirm,
     print_fault,
     print_list,
-    print_removed,
     require_clients,
     require_directory,
     shown_name,
@@ -46,7 +45,7 @@ def undo(
     learned stays. Exit code 3: shown, but not confirmed.
     """
     from riglm.application.setup.undo import plan_undo, undo_each
-    from riglm.cli.setup_access import remove_leftovers, setup_context
+    from riglm.cli.setup_access import setup_context
 
     context = setup_context(project=project)
     clients, directory = require_clients(client), project and project.resolve()
@@ -55,7 +54,6 @@ def undo(
         require_directory(project)
     doable = [plan for plan in plans if not plan.fault]
     is_done = yes and not dry_run  # before output can fail
-    removed = remove_leftovers(context, directory) if is_done else ()
     tried = undo_each(context, doable) if is_done else ()
     if not as_json:
         _print_plans(plans, diff=diff)
@@ -66,9 +64,8 @@ def undo(
         if not is_done:
             _print_json(plans, done=False, as_json=as_json)
             raise typer.Exit(NOT_CONFIRMED)
-        removed, tried = remove_leftovers(context, directory), undo_each(context, doable)
+        tried = undo_each(context, doable)
     if is_done and not as_json:
-        print_removed(removed)
         for plan in tried:
             if plan.fault:
                 print_fault(f"not done for {plan.client}, {plan.file}", plan.fault)

@@ -12,7 +12,6 @@ import typer
 import yaml
 from typer.testing import CliRunner, Result
 
-from riglm.adapters.clients.safe_files import SafeFiles
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.presence import require_upstreams
 from riglm.application.setup.init import SetupPlanner, install
@@ -647,42 +646,6 @@ def test_a_client_without_servers_is_told_so_beside_another_that_has_some(home: 
     output = done("init", "--client", "cursor", "--client", "codex").output
     assert "codex has no servers on this machine that riglm knows of" in output
     assert "cursor has no" not in output
-
-
-def test_what_a_stopped_riglm_left_goes_once_it_is_old_and_nothing_else_does(home: Path) -> None:
-    file = put(home, CURSOR)
-    done("init")
-    beside, own = file.parent, home / ".config/riglm"
-    left = [beside / ".mcp.riglm-a1b2c3d4.json", own / ".cursor.riglm-_2345678.yaml"]
-    others = [beside / name for name in (".mcp-a1b2c3d4.json", "mcp.riglm-a1b2c3d4.json", ".mcp.riglm-short.json")]
-    link = beside / ".link.riglm-a1b2c3d4.json"
-    young = beside / ".mcp.riglm-deadbeef.json"
-    link.symlink_to(others[0])
-    for each in (*left, *others, young):
-        each.touch()
-        if each is not young:
-            os.utime(each, (1, 1))
-    runner.invoke(app, ["undo", "--dry-run"])
-    assert all(each.exists() for each in left)
-    output = done("undo").output.replace("\n", "")
-    assert all(f"removed {each}" in output for each in left)
-    assert {*beside.iterdir()} == {file, link, young, *others}
-    assert not own.exists()
-
-
-def test_a_file_that_is_written_aside_has_the_name_by_which_it_is_cleared_away(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[str] = []
-    monkeypatch.setattr(Path, "replace", lambda aside, _: written.append(aside.name))  # killed before it takes over
-    file = home / "it.json"
-    SafeFiles().write(file, None, b"{}")
-    file.write_bytes(b"{}")
-    SafeFiles().write(file, b"{}", b"[]")
-    assert len(written) == 2
-    for name in written:
-        os.utime(home / name, (1, 1))
-    assert sorted(each.name for each in SafeFiles().clear(home)) == sorted(written)
 
 
 def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path) -> None:

@@ -2,23 +2,17 @@
 
 import contextlib
 import os
-import re
 import shlex
 import stat
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from riglm.domain.control import ConflictError
 from riglm.domain.shortage import failed_write
 
-_OLD_SECONDS: Final = 600.0
-"""A temporary file of this age is not being written any more."""
-
-_TEMPORARY: Final = re.compile(r"\..*\.riglm-[a-z0-9_]{8}(?:\.[^.]*)?", re.DOTALL)
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -65,28 +59,6 @@ class SafeFiles:
                 self._made += _put(target, after)
         except OSError as error:
             raise ConflictError(failed_write(file, error, "let riglm write there, and run it again")) from None
-
-    def clear(self, directory: Path) -> tuple[Path, ...]:
-        """Remove what a riglm that was stopped while it wrote left in a directory; return what was removed."""
-        removed = []
-        with contextlib.suppress(OSError):
-            for file in _left_behind(directory):
-                file.unlink()
-                removed.append(file)
-        return tuple(removed)
-
-
-def _left_behind(directory: Path) -> Iterator[Path]:
-    """Yield the temporary files that an interrupted riglm left in a directory; only old files that are surely riglm's.
-
-    Raises:
-        OSError: the directory cannot be read.
-    """
-    oldest = time.time() - _OLD_SECONDS
-    for file in directory.iterdir():
-        is_ours = _TEMPORARY.fullmatch(file.name) and not file.is_symlink() and file.is_file()
-        if is_ours and file.stat().st_mtime < oldest:
-            yield file
 
 
 def _require_unprotected(target: Path) -> None:

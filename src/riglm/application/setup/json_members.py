@@ -26,7 +26,6 @@ _SIMPLE: Final = re.compile(r'[^\s,\]}"/]+')
 _COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:[^*\r\n]|\*(?!/))*\*/))*[ \t]*(?=\r?\n)")
-_DEFAULT_STEP: Final = "  "
 
 JsonPath = Sequence[str]
 
@@ -206,12 +205,12 @@ def _after_space(text: str, place: int) -> int:
 
 
 def _written(text: str, place: _Member, name: str, value: Mapping[str, Any]) -> str:
-    """A new member as its neighbours are written: over several lines, and indented alike, or all in one."""
-    key = json.dumps(name, ensure_ascii=False) + ": "
+    """Return a new member as its neighbors are written: over several lines and indented alike, or all in one."""
     gap = _gap(text, place.start)
+    key = json.dumps(name, ensure_ascii=False) + ": "
     if "\n" not in gap:
         return key + json.dumps(value, ensure_ascii=False)
-    step = _step(text, place, gap)
+    step = "\t" if "\t" in gap else "  "
     lines = [f"{json.dumps(each)}: {json.dumps(item, ensure_ascii=False)}" for each, item in value.items()]
     return key + "{" + gap + step + f",{gap}{step}".join(lines) + gap + "}"
 
@@ -223,15 +222,6 @@ def _gap(text: str, start: int) -> str:
     if not first or indent.strip():
         return " "
     return ("\r\n" if text[:first].endswith("\r\n") else "\n") + indent
-
-
-def _step(text: str, place: _Member, gap: str) -> str:
-    """Return the additional indentation of a member's keys."""
-    indent = gap.lstrip("\r\n")
-    inner = re.match(r"\{\r?\n([ \t]*)\"", text[place.value : place.end])
-    if inner and inner[1].startswith(indent) and len(inner[1]) > len(indent):
-        return inner[1][len(indent) :]
-    return "\t" if "\t" in indent else _DEFAULT_STEP
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
