@@ -211,13 +211,12 @@ def cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
     """Return what masks the secrets of these files in any text; their names are no secrets."""
     first = {rewriting.file: rewriting.before for rewriting in reversed(rewritings)}
     last = {rewriting.file: rewriting.after for rewriting in rewritings}
-    documents, texts = [], []
+    documents = []
     for file, content in (*first.items(), *last.items()):  # what is between has no other servers than these two
-        texts.append((content or b"").decode("utf-8", "replace"))
         with contextlib.suppress(RiglmError, yaml.YAMLError, ValueError):
             is_yaml = file.suffix in {".yaml", ".yml"}
             documents.append(yaml.safe_load(content or b"") if is_yaml else values_of(file, content or b""))
-    return Cover(*documents, texts=texts, shown=[str(rewriting.file) for rewriting in rewritings])
+    return Cover(*documents, shown=[str(rewriting.file) for rewriting in rewritings])
 
 
 def _command() -> tuple[str, ...]:
