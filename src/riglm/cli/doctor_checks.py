@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from riglm.adapters.configuration.loading import Configuration, Options, data_directory, load
+from riglm.adapters.configuration.loading import Configuration, Options, data_directory, load, with_setting_changes
 from riglm.adapters.configuration.locations import ACCOUNTS, store_path
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
@@ -34,10 +34,11 @@ from riglm.application.setup.doctor.servers import (
 from riglm.application.setup.doctor.store import check_store, check_store_files
 from riglm.application.setup.doctor.tools import check_tools
 from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
+from riglm.cli.store_access import read_setting_changes
 from riglm.container import Container
 from riglm.domain.client_setup import ENTRY, ClientSetup
 from riglm.domain.client_support import support_by_key
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.finding import DoctorSection, Finding, Severity
 from riglm.domain.redaction import holds_secret, sounds_secret
 from riglm.domain.schemas.filtering import FilteringSettings
@@ -122,7 +123,7 @@ def _check(section: DoctorSection, look: Callable[[], Iterable[Finding]], label:
 def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> _Subject:
     configuration: Configuration | None
     try:
-        configuration = load(options)
+        configuration = _with_changes(load(options))
         problems = "\n".join(_problems(configuration))
     except ConfigurationError as error:
         configuration, problems = _load_without_servers(options), str(error)
@@ -133,6 +134,14 @@ def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> 
         setup=setup,
         is_found=configuration is not None and configuration.file is not None and not is_named(options),
     )
+
+
+def _with_changes(configuration: Configuration) -> Configuration:
+    """Return a configuration with the settings that were changed at run time, if the store can be read."""
+    try:
+        return with_setting_changes(configuration, read_setting_changes(configuration.settings))
+    except AnalyticsUnavailableError:
+        return configuration  # the check of the store reports it
 
 
 def _load_without_servers(options: Options) -> Configuration | None:

@@ -70,7 +70,6 @@ _MAX_FOLDER_LENGTH: Final = 16
 _RESERVED: Final = re.compile(
     r"set_context|search_available_tools|call_tool|index_status|mark_tool|riglm", re.IGNORECASE
 )
-_MODE: Final = re.compile(rb"(?m)^([ \t]+mode:[ \t]*)enforce\b")
 _NO_ENTRY: Final = re.compile(r"[^A-Za-z0-9-]+")
 _NO_SLUG: Final = re.compile(r"[^A-Za-z0-9._-]+|_(?=_)")
 
@@ -271,11 +270,6 @@ def entry_of(servers: Iterable[ClientServer], configuration: Path) -> str | None
 def digest(content: bytes) -> str:
     """Return what distinguishes one content of a file from another."""
     return sha256(content).hexdigest()
-
-
-def digest_of_configuration(content: bytes) -> str:
-    """Return the same for a configuration of riglm in any mode: `riglm enforce` and `riglm shadow` change that."""
-    return digest(_MODE.sub(rb"\1shadow", content))
 
 
 def name_behind(name: str, taken: Collection[str]) -> str:

@@ -185,19 +185,19 @@ def test_clients_that_defer_tools_load_those_of_riglm_while_it_filters(home: Pat
     done("init")
     installed = file.read_bytes()
     assert [each.may_defer for each in riglm_entries()] == [True]
-    enforced = told("enforce", "--file-only")
+    enforced = told("enforce")
     assert [each.may_defer for each in riglm_entries()] == [False]
     assert enforced["clients"] == [{"client": shape.client, "file": str(file), "trouble": None}]
     assert servers_in(file)["riglm"].items() >= PRELOADED[shape.client].items()
     preloaded = file.read_bytes()
-    assert told("enforce", "--file-only")["clients"] == []
+    assert told("enforce")["clients"] == []
     done("init")
     assert file.read_bytes() == preloaded
-    assert len(told("shadow", "--file-only", "--dry-run")["clients"]) == 1
+    assert len(told("shadow", "--dry-run")["clients"]) == 1
     assert file.read_bytes() == preloaded
-    assert len(told("shadow", "--file-only")["clients"]) == 1
+    assert len(told("shadow")["clients"]) == 1
     assert file.read_bytes() == installed
-    told("enforce", "--file-only")
+    told("enforce")
     (made,) = installations()
     assert set(made.servers) == set(shape.goes)
     done("undo")
@@ -210,16 +210,16 @@ def test_shadow_takes_preloading_back_after_riglm_has_moved(home: Path, shape: S
     file = put(home, shape)
     done("init")
     installed = file.read_bytes()
-    told("enforce", "--file-only")
+    told("enforce")
     moved = servers_in(file)["riglm"]["command"]
     command = moved if isinstance(moved, str) else moved[0]
     preloaded = file.read_bytes()
     file.write_bytes(preloaded.replace(command.encode(), b"/before/riglm"))
     done("init")
     assert file.read_bytes() == preloaded
-    assert len(told("shadow", "--file-only")["clients"]) == 1
+    assert len(told("shadow")["clients"]) == 1
     assert read(file) == read_content(file, installed)
-    assert told("shadow", "--file-only")["clients"] == []
+    assert told("shadow")["clients"] == []
     done("undo")
     assert read(file) == read_content(file, shape.content)
 
@@ -239,7 +239,7 @@ def test_undo_leaves_no_setting_for_riglm_in_a_file_that_was_changed_since(
         if number == min(edited_after, len(modes)):
             file.write_text(file.read_text("utf-8") + later, "utf-8")
         if mode:
-            assert told(mode, "--file-only")["clients"] == [{"client": "codex", "file": str(file), "trouble": None}]
+            assert told(mode)["clients"] == [{"client": "codex", "file": str(file), "trouble": None}]
     done("undo")
     assert read(file) == tomllib.loads(text + later)
     assert installations() == ()
@@ -248,7 +248,7 @@ def test_undo_leaves_no_setting_for_riglm_in_a_file_that_was_changed_since(
 def test_undo_restores_the_servers_after_the_setting_of_the_entry_was_edited(home: Path) -> None:
     file = put(home, CODEX)
     done("init")
-    told("enforce", "--file-only")
+    told("enforce")
     file.write_text(file.read_text("utf-8").replace('["deferred"]', "5"), "utf-8")
     done("undo")
     assert read(file) == tomllib.loads(CODEX.text)
@@ -325,16 +325,6 @@ def test_a_server_that_the_client_gets_later_goes_behind_riglm_with_the_next_ini
     assert servers_in(file) == {**servers_in_text(added), **servers_in_text(WINDSURF.text)}
     assert "it is kept as windsurf.undone.yaml" in result.output
     assert "# mine" in (home / ".config/riglm/windsurf.undone.yaml").read_text("utf-8")
-
-
-def test_a_switch_of_the_mode_is_no_change_by_hand(home: Path) -> None:
-    file = put(home, WINDSURF)
-    done("init")
-    configuration = home / ".config/riglm/windsurf.yaml"
-    configuration.write_text(configuration.read_text("utf-8").replace("mode: shadow", "mode: enforce"), "utf-8")
-    done("undo")
-    assert file.read_bytes() == WINDSURF.content
-    assert list(home.glob(".config/riglm/*")) == []
 
 
 def servers_in_text(text: str) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from riglm.domain.client_setup import (
     MovedServer,
     SkippedServer,
     digest,
-    digest_of_configuration,
     entry_of,
     is_riglm,
     names_behind,
@@ -315,7 +314,7 @@ def install(context: SetupContext, plan: InstallPlan) -> None:
     journal = context.journal
     known = (each.configured for each in journal.all() if each.configuration == plan.configuration)
     written = next(iter(deque(known, maxlen=1)), "")
-    is_ours = configured.before is None or digest_of_configuration(configured.before) == written
+    is_ours = configured.before is None or digest(configured.before) == written
     setup = ClientSetup(
         place=plan.place,
         configuration=plan.configuration,
@@ -324,7 +323,7 @@ def install(context: SetupContext, plan: InstallPlan) -> None:
         servers={move.name: move.behind for move in plan.moves},
         before=journal.keep(plan.place, client.before or b""),
         after=digest(client.after or b""),
-        configured=digest_of_configuration(configured.after or b"") if is_ours else "",
+        configured=digest(configured.after or b"") if is_ours else "",
         at=time.time(),
     )
     with ExitStack() as undone:  # in reverse order: on a full disk, a removed file frees space for the journal

@@ -6,16 +6,7 @@ from itertools import count
 from pathlib import Path
 
 from riglm.application.setup.init import SetupContext
-from riglm.domain.client_setup import (
-    ClientServer,
-    ClientSetup,
-    FileChange,
-    UndoPlan,
-    digest,
-    digest_of_configuration,
-    entry_of,
-    is_riglm,
-)
+from riglm.domain.client_setup import ClientServer, ClientSetup, FileChange, UndoPlan, digest, entry_of, is_riglm
 from riglm.domain.errors import RiglmError
 
 
@@ -150,7 +141,7 @@ def _configurations(
         if content is None:
             notes += [f"{file} is missing, and with it {', '.join(names)}"] if names else []
             continue
-        is_changed = digest_of_configuration(content) != setup.configured
+        is_changed = digest(content) != setup.configured
         if is_changed or names:
             free = (file.with_name(f"{file.stem}.undone{number or ''}.yaml") for number in count())
             aside = next(name for name in free if context.read(name) is None)
