@@ -141,13 +141,6 @@ def test_a_record_that_cannot_be_read_does_not_reach_the_caller(pipe: Pipe) -> N
     assert events == ["1 log records were dropped", "fine", "1 log records were dropped", "still here"]
 
 
-def test_a_closed_stderr_never_raises(pipe: Pipe) -> None:
-    pipe.close_writer()
-    with JsonLogs(descriptor=pipe.writer) as output:
-        logger.info("to nobody")
-    assert output.dropped == 1
-
-
 def test_a_reader_that_has_gone_never_raises(pipe: Pipe) -> None:
     pipe.close_reader()
     with JsonLogs(descriptor=pipe.writer) as output:
@@ -192,25 +185,6 @@ def test_leaving_restores_logging(pipe: Pipe) -> None:
         assert logging.getLogger("riglm").level == logging.DEBUG
     assert logging.getLogger().handlers == handlers
     assert logging.getLogger("riglm").level == logging.NOTSET
-
-
-def test_nothing_is_started_before_the_first_record(pipe: Pipe) -> None:
-    with JsonLogs(descriptor=pipe.writer):
-        assert "riglm-logs" not in [thread.name for thread in threading.enumerate()]
-
-
-def test_a_record_that_finds_no_thread_allowed_is_written_with_the_next(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with JsonLogs(descriptor=pipe.writer):
-        with monkeypatch.context() as refusing:
-            refusing.setattr(threading.Thread, "start", refuse)
-            logger.info("first")
-        logger.info("second")
-    assert [line["event"] for line in pipe.objects()] == ["first", "second"]
 
 
 def test_another_level_and_other_secrets_count_from_the_next_record_on() -> None:

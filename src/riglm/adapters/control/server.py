@@ -63,8 +63,7 @@ class ControlServer:
     async def stop(self) -> None:
         """End within a second; requests in flight are cut off."""
         self._server.should_exit = True
-        if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join, _END_SECONDS)
+        await asyncio.to_thread(self._thread.join, _END_SECONDS)
 
     def _run(self) -> None:
         try:

@@ -82,31 +82,6 @@ def test_what_is_cut_off_at_the_end_is_no_failure(
     assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
-def test_it_ends_whatever_is_going_on(serve: Serve, monkeypatch: pytest.MonkeyPatch):
-    served = serve()
-    asked = threading.Event()
-    cancelled = threading.Event()
-
-    async def hang(*_: object, **__: object) -> None:
-        asked.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    monkeypatch.setattr(health, "get_health", hang)
-    head = f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
-    with connected(served, head) as waiting, connected(served, b"GET") as dawdling, connected(served) as idle:
-        assert asked.wait(WAIT_SECONDS)
-        served.stop()
-        assert cancelled.wait(WAIT_SECONDS)
-        for each in (waiting, dawdling, idle):
-            with contextlib.suppress(ConnectionResetError):
-                each.recv(1)
-    with pytest.raises(OSError, match="refused"):
-        connected(served)
-
-
 async def test_an_application_that_cannot_be_built_ends_alone(caplog: pytest.LogCaptureFixture):
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -119,8 +94,3 @@ async def test_an_application_that_cannot_be_built_ends_alone(caplog: pytest.Log
     async with asyncio.timeout(WAIT_SECONDS):
         await running.stop()
     assert listener.fileno() == -1
-
-
-async def test_a_server_that_was_not_started_ends_as_well():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        await ControlServer(listener, lambda: None).stop()  # type: ignore[arg-type, return-value]

@@ -1,9 +1,8 @@
-import json
 from pathlib import Path
 
 import pytest
 
-from riglm.adapters.control.tokens import FILE_NAME, Right, TokenFile, Tokens, digest, guarded, hashed, make
+from riglm.adapters.control.tokens import FILE_NAME, Right, TokenFile, guarded, make
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.downstream import ControlSettings
 
@@ -37,11 +36,6 @@ def test_a_public_address_with_a_configured_token_is_served(tmp_path: Path, cont
     assert guarded(ControlSettings.model_validate({"host": "0.0.0.0", **control}), tmp_path).required
 
 
-def test_a_public_address_is_served_once_tokens_were_made(tmp_path: Path):
-    TokenFile(tmp_path / FILE_NAME).write(hashed(make()))
-    assert guarded(ControlSettings(host="0.0.0.0"), tmp_path).required
-
-
 def test_on_loopback_a_directory_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     (tmp_path / "data").write_text("a file")
     assert not guarded(ControlSettings(), tmp_path / "data").required
@@ -57,17 +51,3 @@ def test_a_file_that_others_could_use_is_closed_to_them_with_a_word(tmp_path: Pa
     assert file.read()
     assert file.path.stat().st_mode & 0o777 == 0o600
     assert "riglm control token --new" in caplog.text
-
-
-@pytest.mark.parametrize("entry", [{"token": ""}, {"sha256": digest(b"").hex()}])
-def test_an_empty_token_opens_nothing(tmp_path: Path, entry: dict[str, str]):
-    (tmp_path / FILE_NAME).write_text(json.dumps({"write": entry}))
-    (tmp_path / FILE_NAME).chmod(0o600)
-    assert Tokens(ControlSettings(), TokenFile(tmp_path / FILE_NAME)).right(b"") is None
-
-
-def test_a_token_is_right_for_nobody_while_there_is_none(tmp_path: Path):
-    tokens = guarded(ControlSettings(), tmp_path)
-    (tmp_path / FILE_NAME).unlink()
-    assert tokens.right(b"") is None
-    assert tokens.right(b"x") is None

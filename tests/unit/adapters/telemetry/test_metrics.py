@@ -10,9 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pla
 from riglm.adapters.telemetry.metrics import OPENMETRICS, OTHER, PLAIN, REFUSED, PrometheusMetrics
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
-from riglm.domain.list_plan import Prices
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
-from riglm.domain.session_cost import SessionCost
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
 from riglm.ports.telemetry import MetricSources
@@ -99,16 +97,6 @@ def test_what_is_scraped_parses_in_the_format_that_was_asked_for(metrics, accept
     assert found["riglm_build_info", frozenset({("version", "9.9")})] == 1.0
 
 
-def test_both_formats_tell_the_same(metrics):
-    for kind in (None, *ErrorKind):
-        metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, kind, 0.3)
-
-    def own(accept: str) -> dict[object, float]:
-        return {key: one for key, one in values(metrics, accept).items() if key[0].startswith("riglm_")}
-
-    assert own("") == own(ACCEPT)
-
-
 def test_calls_are_counted_by_server_by_how_they_were_found_and_by_how_they_ended(metrics):
     metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.002)
     metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.02)
@@ -147,16 +135,6 @@ def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
     return [value(metrics, "riglm_hit_rate_calls_total", mode=mode, result=one) for one in ("hit", "missed")]
 
 
-def test_in_shadow_a_tool_that_would_have_been_hidden_is_missed_though_the_client_saw_it(metrics):
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", False)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", False)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.1, "shadow", True)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, None, 0.1, "enforce", False)
-    assert found_by_mode(metrics, "shadow") == [1, 2]
-    assert found_by_mode(metrics, "enforce") == [0, 1]
-    assert value(metrics, "riglm_calls_total", upstream="docs", found="listed", outcome="success") == 3
-
-
 def test_names_that_are_not_configured_are_folded_into_one(metrics):
     before = len(values(metrics))
     for number in range(1000):
@@ -167,44 +145,6 @@ def test_names_that_are_not_configured_are_folded_into_one(metrics):
     assert value(metrics, "riglm_call_overhead_seconds_count", upstream=OTHER) == 1000
     assert value(metrics, "riglm_calls_total", upstream=REFUSED, found="named", outcome="protocol") == 1
     assert len(values(metrics)) < before + 80
-
-
-def test_lists_are_counted_with_their_sizes_changes_and_tokens(metrics):
-    metrics.exposed(exposed(5, 15, tokens_shown=500, tokens_hidden=1500, tokens_own=60), changed=False)
-    metrics.exposed(exposed(7, 13, tokens_shown=700, tokens_hidden=1300, tokens_own=60), changed=True)
-    metrics.exposed(exposed(3, surface=SEARCH_SURFACE, tokens_shown=90), changed=False)
-    metrics.exposed(exposed(2, 3, mode="shadow", tokens_hidden=10), changed=False)
-    of_all = {"mode": "enforce"}
-    assert value(metrics, "riglm_list_shown_tools_sum", **of_all) == 12
-    assert value(metrics, "riglm_list_shown_tools_count", **of_all) == 2
-    assert value(metrics, "riglm_list_available_tools_sum", **of_all) == 40
-    assert value(metrics, "riglm_list_changes_total", **of_all) == 1
-    assert value(metrics, "riglm_tokens_shown_total", **of_all) == 1200
-    assert value(metrics, "riglm_tokens_hidden_total", **of_all) == 2800
-    assert value(metrics, "riglm_tokens_meta_tools_total", **of_all) == 210
-    assert value(metrics, "riglm_tokens_resent_total", **of_all) == 700
-    assert value(metrics, "riglm_tokens_net", **of_all) == 2800 - 210 - 700
-    assert value(metrics, "riglm_tokens_net", mode="shadow") == 10
-    assert value(metrics, "riglm_searches_total") == 1
-
-
-def test_the_price_of_a_session_is_counted_when_it_ends(metrics):
-    shown = exposed(1, 3, session_id=SESSION, tokens_shown=1_200, tokens_hidden=3_000, tokens_own=200)
-    metrics.exposed(shown, changed=False)
-    for tool, upstream in (("t0", "docs"), ("search_available_tools", OWN_UPSTREAM)):
-        metrics.called(SESSION, tool, upstream, DiscoveryMethod.LISTED, None, 0.1, "enforce", True)
-    metrics.called(
-        SESSION, "made_up", "docs", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL, 0.1, "enforce", DiscoveryMethod.NAMED
-    )
-    assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm="riglm") == 0
-    metrics.session_closed(SESSION, ended=True)
-    cost = SessionCost(Prices())
-    cost.shown(shown)
-    cost.called("t0")
-    priced = cost.finish()
-    for arm in ("riglm", "no_proxy", "host_search"):
-        assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm=arm) == getattr(priced, arm)
-    assert value(metrics, "riglm_price_tokens_total", mode="shadow", arm="riglm") == 0
 
 
 def test_a_session_that_goes_on_elsewhere_has_no_price_here(metrics):
@@ -277,9 +217,3 @@ def test_the_process_is_told_of_too_and_no_registry_of_others_is_used(metrics):
     assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= found
     body, _ = PrometheusMetrics([], lambda: "1").scrape()
     assert b'upstream="docs"' not in body
-
-
-def test_sessions_are_counted_by_era_and_transport(metrics):
-    metrics.session_opened(session())
-    metrics.session_opened(session())
-    assert value(metrics, "riglm_sessions_total", era="modern", transport="http") == 2

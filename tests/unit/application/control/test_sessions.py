@@ -76,14 +76,6 @@ async def test_a_session_at_work_is_told_as_it_is_and_counted_as_far_as_it_is_re
     assert (entry.active, entry.ended_at) == (True, None)
 
 
-async def test_a_session_comes_with_its_project_as_it_is_known_here(store, proxy):
-    here, past = open_session(proxy, 100.0), a_session(started_at=50.0, project="b" * 32)
-    store.record_many([here, past])
-    here.project = "a" * 32
-    found = (await list_sessions(proxy, active_only=False, limit=10, cursor=None)).items
-    assert [each.project for each in found] == ["a" * 32, "b" * 32]
-
-
 async def test_only_sessions_without_an_end_are_given_on_request(store, proxy):
     ended, elsewhere = a_session(started_at=1.0, ended_at=2.0), a_session(started_at=3.0)
     store.record_many([ended, elsewhere])
@@ -101,12 +93,6 @@ async def test_one_session_has_its_latest_calls_and_lists(store, proxy):
     assert [each.sequence for each in found.calls] == list(range(6, 206))
     assert [each.at for each in found.shown] == [1000.0 + number for number in range(5, 55)]
     assert (found.shown[0].shown, found.shown[0].hidden) == (("a",), 2)
-
-
-async def test_a_session_that_only_just_began_is_known(store, proxy):
-    here = open_session(proxy, 100.0)
-    found = await get_session(proxy, here.id)
-    assert (found.id, found.active, found.calls, found.shown) == (here.id, True, (), ())
 
 
 async def test_a_session_that_nobody_knows_is_not_there(proxy):

@@ -7,9 +7,8 @@ import pytest
 from riglm.application.control.statistics import get_series, get_session_clusters, get_summary
 from riglm.application.control.tools import get_cooccurrences, get_tool, list_tools
 from riglm.domain.control import NotFoundError
-from riglm.domain.exposure import SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
-from riglm.domain.schemas.control_api import HitRate, RecordTotals, ToolCount, ToolEntry, ToolPairCount
+from riglm.domain.schemas.control_api import HitRate, RecordTotals, ToolCount, ToolPairCount
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.parts import list_tools_now, running_proxy
 
@@ -43,28 +42,6 @@ async def tools_by_name(proxy, *, unused_only=False):
     return {each.tool: each for each in page.items}
 
 
-async def test_a_tool_is_told_with_how_it_was_used(store, proxy):
-    session = a_session()
-    calls = [an_invocation(session, "read", found=each, duration_ms=4.0) for each in DiscoveryMethod]
-    calls.append(an_invocation(session, "read", success=False, error_kind=ErrorKind.TIMEOUT, duration_ms=9.0))
-    store.record_many([session, *calls])
-    assert await tools_by_name(proxy) == {
-        "read": ToolEntry(
-            tool="read",
-            upstream="github",
-            invocations=4,
-            uses=3,
-            failures=1,
-            sessions=1,
-            listed=1,
-            searched=1,
-            median_ms=4.0,
-            p95_ms=9.0,
-            last_used=calls[-1].timestamp,
-        )
-    }
-
-
 async def test_tools_that_are_listed_now_are_known_though_no_list_is_recorded(store, proxy):
     session = a_session()
     store.record_many([session, an_exposure(session, "shown", hidden=("hidden",)), an_invocation(session, "used")])
@@ -72,39 +49,6 @@ async def test_tools_that_are_listed_now_are_known_though_no_list_is_recorded(st
     found = await tools_by_name(proxy, unused_only=True)
     assert {name: each.upstream for name, each in found.items()} == {"hidden": "", "new": "github", "shown": "github"}
     assert all(each.last_used is None and each.median_ms is None for each in found.values())
-
-
-async def test_a_name_that_only_clients_used_is_no_tool(store, proxy):
-    session = a_session()
-    refused = {"success": False, "error_kind": ErrorKind.PROTOCOL, "found": DiscoveryMethod.NAMED}
-    made_up = [an_invocation(session, f"made_up_{number}", **refused) for number in range(50)]
-    failing = [an_invocation(session, name, **refused) for name in ("listed_then", "listed_now")]
-    own = an_invocation(session, "search_available_tools", upstream=OWN_UPSTREAM, **refused)
-    store.record_many([session, *made_up, *failing, own, an_exposure(session, "listed_then")])
-    list_tools_now(proxy, listed_now="github")
-    found = await tools_by_name(proxy)
-    assert {name: each.invocations for name, each in found.items()} == {"listed_then": 1, "listed_now": 1}
-    tools = (await get_summary(proxy)).tools
-    assert (tools.known, tools.used, tools.never_used) == (2, 0, 2)
-    with pytest.raises(NotFoundError):
-        await get_tool(proxy, "made_up_1")
-
-
-async def test_calls_that_riglm_refused_make_no_second_tool_and_count_for_none(store, proxy):
-    session = a_session()
-    refused = {"upstream": "", "success": False, "error_kind": ErrorKind.PROTOCOL, "found": DiscoveryMethod.NAMED}
-    names = ("ran", "only_refused", "listed_then", "made_up")
-    calls = [an_invocation(session, name, **refused) for name in names]
-    calls += [an_invocation(session, "ran", upstream="alpha"), an_invocation(session, "of_an_agent", upstream="")]
-    store.record_many([session, *calls, an_exposure(session, "listed_then")])
-    list_tools_now(proxy, ran="alpha", only_refused="alpha")
-    page = await list_tools(proxy, limit=1000, cursor=None)
-    assert [(each.tool, each.upstream, each.invocations, each.failures) for each in page.items] == [
-        ("of_an_agent", "", 1, 0),
-        ("ran", "alpha", 1, 0),
-        ("listed_then", "", 0, 0),
-        ("only_refused", "alpha", 0, 0),
-    ]
 
 
 async def test_tools_come_most_used_first_then_by_name_page_by_page(store, proxy):
@@ -164,36 +108,6 @@ async def test_the_summary_counts_uses_by_how_their_tools_were_found(store, prox
     assert summary.records == RecordTotals(
         accepted=10, stored=5, queued=2, spooled=2, dropped=1, reasons={"full": 1, "refused": 0}
     )
-
-
-@pytest.mark.parametrize("mode", ["enforce", "shadow"])
-async def test_the_summary_is_of_the_mode_of_the_latest_list(store, proxy, mode):
-    session, other = a_session(), a_session()
-    before = "shadow" if mode == "enforce" else "enforce"
-    tokens = {"tokens_shown": 100, "tokens_hidden": 900, "tokens_own": 40}
-    store.record_many(
-        [
-            session,
-            other,
-            an_exposure(other, "a", hidden=("b", "c", "d"), timestamp=0.5, mode=before, **tokens),
-            an_exposure(session, "a", hidden=("b", "c", "d"), timestamp=1.0, mode=mode, **tokens),
-            an_exposure(session, "b", hidden=("a", "c", "d"), timestamp=2.0, mode=mode, **tokens),
-            an_exposure(session, "c", timestamp=3.0, mode=mode, surface=SEARCH_SURFACE, tokens_shown=7),
-        ]
-    )
-    summary = await get_summary(proxy)
-    assert (summary.mode, summary.price.mode, summary.tokens.mode) == (mode, mode, mode)
-    assert (summary.lists.shown, summary.lists.changes, summary.searches) == (2, 1, 1)
-    assert (summary.lists.mean_shown, summary.lists.mean_available, summary.lists.reduction) == (1.0, 4.0, 0.75)
-    assert (summary.tokens.shown, summary.tokens.hidden) == (200, 1800)
-    assert (summary.tokens.meta_tools, summary.tokens.resent) == (80 + 7, 100)
-    assert summary.tokens.net == 1800 - 87 - 100
-
-
-async def test_without_records_there_are_no_rates(store, proxy):
-    summary = await get_summary(proxy)
-    assert (summary.hit_rate.rate, summary.lists.reduction, summary.lists.mean_shown) == (None, None, None)
-    assert (summary.price.sessions, summary.price.of_no_proxy, summary.price.of_host_search) == (0, None, None)
 
 
 async def test_time_is_cut_into_buckets_that_end_now(store, proxy, now):

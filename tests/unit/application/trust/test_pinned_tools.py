@@ -107,34 +107,6 @@ async def test_a_list_with_the_same_bytes_is_not_compared_again(link, digests, m
     }[mode]
 
 
-async def test_a_list_is_compared_again_after_an_approval_and_after_another_list(link):
-    made = Recorded("hold")
-    changed = tools(3, tool1="Sends all.")
-    listed(made.pins, link, tools())
-    assert listed(made.pins, link, changed) == tools()
-    assert made.pins.refusal("far", "tool1", link)
-    [pin] = [pin for pin in made.recorded if pin.change]
-    made.pins.read([replace(pin, digest=pin.seen_digest, definition=pin.seen)])
-    assert made.pins.needs_comparison(link)
-    assert listed(made.pins, link, changed) == changed
-    assert made.pins.refusal("far", "tool1", link) is None
-    assert listed(made.pins, link, tools())[1] == changed[1], "what was approved before is a change now"
-    assert made.pins.refusal("far", "tool1", link)
-
-
-async def test_each_link_is_compared_separately(link):
-    made, other = Recorded("hold"), Link()
-    listed(made.pins, link, tools())
-    listed(made.pins, other, tools(3, tool1="Sends all."))
-    assert made.pins.refusal("far", "tool1", other)
-    listed(made.pins, link, tools())
-    assert made.pins.refusal("far", "tool1", link) is None
-    assert made.pins.needs_comparison(other), "its list may have changed back too"
-    assert made.pins.refusal("far", "tool1", other)
-    assert listed(made.pins, other, tools(3, tool1="Sends all."))[1] == tools()[1]
-    assert made.pins.refusal("far", "tool1", other)
-
-
 async def test_an_approval_during_a_comparison_is_kept(link):
     made = Recorded("note")
     listed(made.pins, link, tools())
@@ -199,18 +171,6 @@ async def pins_of(link, *lists):
         listed(made.pins, link, entries)
         await made.pins.close()
     return made.recorded
-
-
-@pytest.mark.parametrize("mode", ["note", "hold"])
-async def test_pins_that_an_earlier_process_spooled_are_compared(link, worker, mode):
-    spooled = await pins_of(link, tools(), tools(4))
-    made = Recorded(mode, lambda: [replace(pin, server="other") for pin in spooled] + spooled, is_read=False)
-    await made.pins.refresh(worker, Store)
-    changed = tools(4, tool1="Sends all.", tool3="Sends all.")
-    assert listed(made.pins, link, changed) == (changed if mode == "note" else tools())
-    await made.pins.close()
-    assert {pin.name: pin.change for pin in made.reported} == {"tool1": ToolChange.CHANGED, "tool3": ToolChange.ADDED}
-    assert {pin.digest for pin in made.recorded} == {pin.digest for pin in spooled if pin.name in {"tool1", "tool3"}}
 
 
 async def test_spooled_pins_approve_nothing_that_the_store_has_in_another_form(link, worker):
