@@ -298,7 +298,6 @@ def _reload_handlers(container: Container) -> "list[ReloadHandler]":
         PredictionReloadHandler,
         ValueReloadHandler,
     )
-    from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
 
     maintenance = container.maintenance()
     handlers: list[ReloadHandler] = [
@@ -322,11 +321,7 @@ def _reload_handlers(container: Container) -> "list[ReloadHandler]":
         ]
     voice = container.voice()
     if voice is not None:
-        handlers.append(
-            ValueReloadHandler(
-                lambda new: new.knowledge, lambda knowledge: voice.go_by(defaults_of(knowledge), bounds_of(knowledge))
-            )
-        )
+        handlers.append(ValueReloadHandler(lambda new: new.knowledge, voice.follow))
     logs: JsonLogs | None = container.logs()
     if logs is not None:
         known = container.configuration().settings.secrets()

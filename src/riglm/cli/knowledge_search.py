@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from riglm.domain.knowledge.provenance import Table
     from riglm.domain.knowledge.records import Embedding, SnippetCandidate
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.knowledge import KnowledgePort, Scope
+    from riglm.ports.knowledge import Scope
 
 
 def search(
@@ -71,15 +71,15 @@ def search(
 
 
 def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "RetrievalResult":
-    from riglm.application.knowledge.inner_voice import bounds_of, defaults_of
     from riglm.application.knowledge.retrieval import Retrieval, question
 
-    knowledge = settings.knowledge
-    wanted = question(asked, defaults_of(knowledge))
+    wanted = question(asked, settings.knowledge)
     with opened_knowledge(settings) as store:
-        retrieval = Retrieval(
-            lambda text: _embedded(settings, text), _Direct(store), bounds_of(knowledge), shared=knowledge.shared
-        )
+
+        async def nearest(table: "Table", vector: "Embedding", scope: "Scope", most: int) -> "list[SnippetCandidate]":
+            return list(store.nearest(table, vector, scope, most))
+
+        retrieval = Retrieval(lambda text: _embedded(settings, text), nearest, settings.knowledge)
         return asyncio.run(retrieval.answer(wanted, owner))
 
 
@@ -94,17 +94,6 @@ async def _embedded(settings: "Settings", text: str) -> "EmbeddedQuery":
             said = f"knowledge.dimensions is {settings.knowledge.dimensions}, but the model has {embedding.dimensions}"
             typer.echo(f"warning: {said}, which counts", err=True)
         return EmbeddedQuery(provider=embedder.status().actual_provider, embedding=embedding)
-
-
-class _Direct:
-    """Queries the store at once: no other request waits here."""
-
-    def __init__(self, store: "KnowledgePort") -> None:
-        self._store = store
-
-    async def nearest(self, table: "Table", asked: "Embedding", scope: "Scope", most: int) -> "list[SnippetCandidate]":
-        """As `KnowledgePort.nearest`."""
-        return list(self._store.nearest(table, asked, scope, most))
 
 
 def _fix(code: str) -> str:

@@ -6,18 +6,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from uuid import UUID
 
-import numpy as np
 from sqlalchemy import ColumnElement, Connection, Pool, Select, bindparam, case, delete, func, or_, select, true, update
 from sqlalchemy import Table as SqlTable
 
 from riglm.adapters.analytics.database import Database, SqlStore, reads
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.knowledge_index import Index
+from riglm.adapters.analytics.knowledge_index import KnowledgeIndex, get_table_version
 from riglm.adapters.analytics.prediction_store import MAX_STORED_LENGTH
-from riglm.adapters.analytics.rows import DatabaseRow, count, from_bytes, insert_into, slices, to_bytes
+from riglm.adapters.analytics.rows import DatabaseRow, count, insert_into, slices, to_bytes
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
 from riglm.domain.knowledge.provenance import MAX, Origin, Table
 from riglm.domain.knowledge.records import (
@@ -32,9 +31,6 @@ from riglm.domain.knowledge.records import (
     limited,
 )
 from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope, UpsertCounts
-
-if TYPE_CHECKING:
-    from riglm.domain.prediction import Vector
 
 Piece = Thought | Entity | Observation
 
@@ -56,7 +52,6 @@ GRAPH_ORIGIN: Final = Origin.TOOL
 
 _ROW_BATCH_SIZE: Final = 200  # a statement holds up the other writers of the database
 _TEXT_READ: Final = MAX_STORED_LENGTH * (MAX + 1)  # cutting looks at the character behind the last one that fits
-_MAX_INDEXES: Final = 6  # two models of three tables
 _TAKEN: Final = ("text", "kind", "model", "dimensions", "vector")
 _LIMITS: Final = ("tags", "origin", "is_private")
 _Kept = TypeVar("_Kept", bound=Piece)
@@ -65,15 +60,14 @@ _Kept = TypeVar("_Kept", bound=Piece)
 class SqlKnowledge(SqlStore, KnowledgePort):
     """Keeps knowledge in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
-    The vectors that are asked for are held in memory as codes of a byte for each number, read at the first question and
-    kept current by what changed since; whole vectors are read only for the few that may be in the answer. One object
-    may serve several threads.
+    The vectors of each table are held in memory, read at the first question and again after a change. One object may
+    serve several threads.
     """
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT_SECONDS) -> None:
         self._database = Database(url, timeout=timeout)
         self._indexing = threading.Lock()
-        self._indexes: dict[tuple[Table, str, int], Index] = {}
+        self._indexes: dict[Table, KnowledgeIndex] = {}
         self._indexed: Pool | None = None
 
     def __enter__(self) -> Self:
@@ -108,12 +102,8 @@ class SqlKnowledge(SqlStore, KnowledgePort):
     def nearest(
         self, connection: Connection, table: Table, asked: Embedding, scope: Scope, most: int
     ) -> Sequence[SnippetCandidate]:
-        kept = TABLES[table]
-        with self._indexing:
-            index = self._index(connection, table, asked)
-            index.follow(connection)
-            found = index.nearest(asked.vector, scope, most, lambda ids: _vectors(connection, kept, asked, ids))
-        rows = _rows(connection, kept, [id_ for id_, _ in found])
+        found = self._index(connection, table, asked).nearest(asked, scope, most)
+        rows = _rows(connection, TABLES[table], [id_ for id_, _ in found])
         return [
             SnippetCandidate(
                 table=table,
@@ -224,20 +214,21 @@ class SqlKnowledge(SqlStore, KnowledgePort):
             new = count(connection, kept) - before
             return UpsertCounts(new, count(connection, kept, kept.c.changed == changed) - new)
 
-    def _index(self, connection: Connection, table: Table, asked: Embedding) -> Index:
-        """Return the index of a table and model; the least recently used one is removed.
-
-        After a file was replaced, connections and indexes are created again.
-        """
-        if connection.engine.pool is not self._indexed:
-            self._indexes.clear()
-            self._indexed = connection.engine.pool
-        key = (table, asked.model, asked.dimensions)
-        index = self._indexes.pop(key, None) or Index(TABLES[table], asked.model, asked.dimensions)
-        self._indexes[key] = index
-        if len(self._indexes) > _MAX_INDEXES:
-            del self._indexes[next(iter(self._indexes))]
-        return index
+    def _index(self, connection: Connection, table: Table, asked: Embedding) -> KnowledgeIndex:
+        """Return the index of a table for a model, read again if the table has changed or the file was replaced."""
+        with self._indexing:
+            if connection.engine.pool is not self._indexed:
+                self._indexes.clear()
+                self._indexed = connection.engine.pool
+            index, kept = self._indexes.get(table), TABLES[table]
+            if (
+                index is None
+                or (index.model, index.dimensions) != (asked.model, asked.dimensions)
+                or index.version != get_table_version(connection, kept)
+            ):
+                self._indexes.pop(table, None)  # two at a time would take twice the memory
+                index = self._indexes[table] = KnowledgeIndex(connection, kept, asked.model, asked.dimensions)
+            return index
 
 
 def _limited(connection: Connection, table: Table, pieces: Sequence[_Kept]) -> list[_Kept]:
@@ -294,18 +285,6 @@ def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> 
 
 def _later(shown: ColumnElement[int], now: int) -> ColumnElement[int]:
     return case((shown < now, now), else_=shown + 1)
-
-
-def _vectors(connection: Connection, table: SqlTable, asked: Embedding, ids: Sequence[UUID]) -> "Vector":
-    """Return the vectors of pieces, with NaN where a piece was deleted, or has another model's."""
-    columns = table.c
-    fits = (columns.model == asked.model) & (columns.dimensions == asked.dimensions)
-    vectors = np.full((len(ids), asked.dimensions), np.nan, np.float32)
-    places = {id_: place for place, id_ in enumerate(ids)}
-    for some in slices(ids):
-        for row in connection.execute(select(columns.id, columns.vector).where(columns.id.in_(some), fits)):
-            vectors[places[row.id]] = from_bytes(row.vector, asked.dimensions)
-    return vectors
 
 
 def _rows(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> dict[UUID, Any]:

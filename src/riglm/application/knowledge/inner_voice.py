@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from riglm.application.knowledge.definition import NAME, ErrorCode, RetrievalError, refusal, silences_knowledge
 from riglm.application.knowledge.retrieval import (
-    Bounds,
-    Defaults,
     Diagnostics,
     LazyVectorStore,
     QuestionEmbedder,
@@ -61,33 +60,16 @@ def _in_unicode(text: str) -> str:
 
 
 def _diagnostics(said: Diagnostics) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "provider": said.provider,
-        "model": said.model,
-        "dim": said.dim,
-        "k_req": said.k_req,
-        "k_ret": said.k_ret,
-        "kg_candidates": said.kg_candidates,
-        "thought_candidates": said.thought_candidates,
-        "floor_used": round(said.floor_used, _DIGITS),
-        "latency_ms": said.latency_ms,
-    }
-    return {**fields, "no_results": True, "reason": said.reason} if said.reason is not None else fields
+    fields = asdict(said)
+    del fields["floor"]
+    fields["floor_used"] = round(said.floor_used, _DIGITS)
+    if said.reason is None:
+        del fields["reason"]
+        return fields
+    return {**fields, "no_results": True}
 
 
 _log: Final = logging.getLogger("riglm.knowledge")
-_METRICS: Final = (
-    "provider",
-    "model",
-    "dim",
-    "k_req",
-    "floor",
-    "floor_used",
-    "kg_candidates",
-    "thought_candidates",
-    "k_ret",
-    "latency_ms",
-)
 
 
 class QueryLog:
@@ -103,8 +85,9 @@ class QueryLog:
         self.answered_count += 1
         if self._is_silent:
             return
-        said = answer.diagnostics
-        _log.info("%s answered", NAME, extra={name: getattr(said, name) for name in _METRICS})
+        metrics = asdict(answer.diagnostics)
+        del metrics["reason"]
+        _log.info("%s answered", NAME, extra=metrics)
         if _log.isEnabledFor(logging.DEBUG):
             tables = [str(each.candidate.table) for each in answer.snippets]
             ids = [each.candidate.table.public_id(each.candidate.key) for each in answer.snippets]
@@ -145,15 +128,10 @@ class InnerVoice:
     """Answers calls of the tool; nothing is raised, and nothing is opened before `get_ready` or the first of them."""
 
     def __init__(
-        self,
-        retrieval: Retrieval,
-        defaults: Defaults,
-        journal: QueryLog,
-        closing: Sequence[Callable[[], Awaitable[None]]] = (),
+        self, retrieval: Retrieval, journal: QueryLog, closing: Sequence[Callable[[], Awaitable[None]]] = ()
     ) -> None:
-        """`defaults` count where a question does not say; `closing` lets go of what `retrieval` asks."""
+        """`closing` closes what `retrieval` uses."""
         self._retrieval = retrieval
-        self._defaults = defaults
         self._journal = journal
         self._closing = tuple(closing)
         self._rehearsal: asyncio.Task[None] | None = None
@@ -161,7 +139,7 @@ class InnerVoice:
     async def retrieve(self, principal: str, arguments: bytes) -> bytes:
         """Return the raw tool result for raw arguments; `principal` is a keyed hash."""
         try:
-            asked = question(jsonrpc.plain(arguments), self._defaults)
+            asked = question(jsonrpc.plain(arguments), self._retrieval.settings)
             answer = await self._retrieval.answer(asked, principal)
             content = jsonrpc.encode(fields_of(answer))
         except RetrievalError as error:
@@ -179,10 +157,9 @@ class InnerVoice:
         if self._rehearsal is None:
             self._rehearsal = asyncio.create_task(self._rehearse())
 
-    def go_by(self, defaults: Defaults, bounds: Bounds) -> None:
-        """Answer the next question by others than before."""
-        self._defaults = defaults
-        self._retrieval.bounds = bounds
+    def follow(self, settings: KnowledgeSettings) -> None:
+        """Answer the next question by changed settings."""
+        self._retrieval.settings = settings
 
     async def close(self) -> None:
         """Close the model and the store."""
@@ -212,15 +189,5 @@ def build_inner_voice(
     expected = None if is_silent else settings.dimensions
     embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=expected)
     store = LazyVectorStore(open_store, seconds=settings.deadline)
-    retrieval = Retrieval(embed, store, bounds_of(settings), shared=settings.shared)
-    return InnerVoice(retrieval, defaults_of(settings), QueryLog(is_silent=is_silent), (embed.close, store.close))
-
-
-def defaults_of(settings: KnowledgeSettings) -> Defaults:
-    """What counts when a question does not say."""
-    return Defaults(top_k=settings.top_k, floor=settings.floor, mix=settings.mix)
-
-
-def bounds_of(settings: KnowledgeSettings) -> Bounds:
-    """Return the settings that apply to all queries."""
-    return Bounds(min_floor=settings.min_floor, most_candidates=settings.max_candidates_per_source)
+    retrieval = Retrieval(embed, store.nearest, settings)
+    return InnerVoice(retrieval, QueryLog(is_silent=is_silent), (embed.close, store.close))

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal
 
 from riglm.application.knowledge.definition import MAX_SNIPPETS, ErrorCode, RetrievalError
 from riglm.application.worker import Urgency, Worker
@@ -16,6 +16,7 @@ from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.knowledge.provenance import Table
 from riglm.domain.knowledge.records import Embedding, SnippetCandidate, is_visible
 from riglm.domain.knowledge.snippet_selection import Snippet, SnippetQuery, selected
+from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort, Scope
 
@@ -26,15 +27,6 @@ MAX_TAGS: Final = 1_000
 """Maximum number of tags in a query."""
 
 _KNOWN: Final = ("query", "top_k", "floor", "mix", "include_private", "include_tags", "exclude_tags")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Defaults:
-    """What counts when a question does not say."""
-
-    top_k: int = 10
-    floor: float = 0.25
-    mix: float = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +42,7 @@ class RetrievalQuery:
     exclude_tags: frozenset[str] = frozenset()
 
 
-def question(given: Any, defaults: Defaults) -> RetrievalQuery:
+def question(given: Any, defaults: KnowledgeSettings) -> RetrievalQuery:
     """The question that decoded arguments ask. Numbers out of their bounds are put on the bound.
 
     Raises:
@@ -121,14 +113,6 @@ _LOCAL: Final = Scope(owner="")
 EmptyReason = Literal["floor_excluded_all", "no_candidates"]
 
 
-class VectorStore(Protocol):
-    """What is asked of the store, off the event loop."""
-
-    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
-        """As `KnowledgePort.nearest`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedQuery:
     """A question's vector, and who made it."""
@@ -162,31 +146,25 @@ class RetrievalResult:
     diagnostics: Diagnostics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How far the floor may give way, and how many candidates of each table are looked at at most."""
-
-    min_floor: float
-    most_candidates: int
-
-
 class Retrieval:
     """Asks each table by itself, those of a source without a share not at all, and merges what they give."""
 
     def __init__(
         self,
         embed: Callable[[str], Awaitable[EmbeddedQuery]],
-        store: VectorStore,
-        bounds: Bounds,
+        nearest: Callable[[Table, Embedding, Scope, int], Awaitable[list[SnippetCandidate]]],
+        settings: KnowledgeSettings,
         *,
-        shared: bool = False,
         monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`bounds` may differ for each query; with `shared`, all owners share all records."""
+        """`nearest` is `KnowledgePort.nearest`, off the event loop.
+
+        `settings` may be replaced between queries; only `shared` stays as it is.
+        """
         self._embed = embed
-        self._store = store
-        self.bounds = bounds
-        self._shared = shared
+        self._nearest = nearest
+        self.settings = settings
+        self._shared = settings.shared
         self._monotonic = monotonic
 
     async def rehearse(self) -> None:
@@ -194,7 +172,7 @@ class Retrieval:
         with contextlib.suppress(EmbedderUnavailableError, AnalyticsUnavailableError):
             embedded = await self._embed(_REHEARSED)
             for table in Table:
-                await self._store.nearest(table, embedded.embedding, _LOCAL, 1)
+                await self._nearest(table, embedded.embedding, _LOCAL, 1)
 
     async def answer(self, asked: RetrievalQuery, owner: str) -> RetrievalResult:
         """The answer for a principal, by its keyed hash.
@@ -202,7 +180,7 @@ class Retrieval:
         Raises:
             Unanswered: the embedder or the store cannot be had.
         """
-        begun, bounds = self._monotonic(), self.bounds
+        begun, settings = self._monotonic(), self.settings
         try:
             embedded = await self._embed(asked.query)
         except EmbedderUnavailableError as error:
@@ -215,11 +193,11 @@ class Retrieval:
             include_tags=asked.include_tags,
             exclude_tags=asked.exclude_tags,
         )
-        most = min(_CANDIDATES_PER_SNIPPET * asked.top_k, bounds.most_candidates)
-        request = SnippetQuery(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=bounds.min_floor)
+        most = min(_CANDIDATES_PER_SNIPPET * asked.top_k, settings.max_candidates_per_source)
+        request = SnippetQuery(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=settings.min_floor)
         wanted = [table for table in Table if (request.wants_graph if table.is_graph else request.wants_thoughts)]
         try:
-            found = [await self._store.nearest(table, embedded.embedding, scope, most) for table in wanted]
+            found = [await self._nearest(table, embedded.embedding, scope, most) for table in wanted]
         except AnalyticsUnavailableError as error:
             raise RetrievalError(
                 ErrorCode.DB_ERROR, "the knowledge store does not answer now; ask again later"
@@ -248,10 +226,9 @@ class Retrieval:
 
 
 _CLOSING_SECONDS: Final = 1.0
-_Answer = TypeVar("_Answer")
 
 
-class LazyVectorStore(VectorStore):
+class LazyVectorStore:
     """Opens the store at the first question, and keeps it open; what cannot be opened is tried again at the next."""
 
     def __init__(self, open_store: Callable[[], KnowledgePort], *, seconds: float) -> None:
@@ -262,7 +239,15 @@ class LazyVectorStore(VectorStore):
         self._store: KnowledgePort | None = None
 
     async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
-        return await self._done(lambda: list(self._opened().nearest(table, asked, scope, most)))
+        """Return what `KnowledgePort.nearest` does."""
+        if self._worker is None:
+            self._worker = Worker("riglm-knowledge")
+            self._worker.start()
+        job = self._worker.submit(lambda: list(self._opened().nearest(table, asked, scope, most)))
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(job), self._seconds)
+        except TimeoutError:
+            raise AnalyticsUnavailableError("the knowledge store does not answer in time") from None
 
     async def close(self) -> None:
         """Close the store within the timeout."""
@@ -270,15 +255,6 @@ class LazyVectorStore(VectorStore):
             worker, self._worker = self._worker, None
             await asyncio.wait({asyncio.wrap_future(worker.submit(self._closed))}, timeout=_CLOSING_SECONDS)
             worker.stop()
-
-    async def _done(self, job: Callable[[], _Answer]) -> _Answer:
-        if self._worker is None:
-            self._worker = Worker("riglm-knowledge")
-            self._worker.start()
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(self._worker.submit(job)), self._seconds)
-        except TimeoutError:
-            raise AnalyticsUnavailableError("the knowledge store does not answer in time") from None
 
     def _opened(self) -> KnowledgePort:
         if self._store is None:

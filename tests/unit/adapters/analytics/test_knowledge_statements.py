@@ -1,6 +1,5 @@
 """How the knowledge store asks its database."""
 
-import sys
 import threading
 from pathlib import Path
 
@@ -9,7 +8,6 @@ from sqlalchemy.engine import Engine
 
 from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.domain.knowledge.provenance import Table
-from riglm.ports.knowledge import Scope
 from tests.contracts.knowledge_contract import MINE, a_thought, an_embedding
 from tests.waiting import WAIT_SECONDS
 
@@ -38,25 +36,3 @@ def test_while_one_question_reads_its_snippets_another_is_answered(tmp_path: Pat
             event.remove(Engine, "before_cursor_execute", ask_meanwhile)
         asking[0].join(WAIT_SECONDS)
     assert was_answered == [True]
-
-
-def test_a_piece_that_changed_costs_as_many_steps_as_it_has_tags_however_many_others_there_are(tmp_path: Path):
-    thoughts = [a_thought(f"{number}", 1, number, tags=[f"id-{number}"]) for number in range(300)]
-    taken_off = 0
-
-    def count(frame: object, happened: str, called: object) -> None:
-        nonlocal taken_off
-        taken_off += happened == "c_call" and getattr(called, "__name__", "") == "discard"
-
-    with SqlKnowledge(f"sqlite:///{tmp_path / 'knowledge.db'}") as store:
-        store.add_thoughts(thoughts)
-        store.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 5)
-        store.set_vectors(Table.THOUGHTS, [(each.id, an_embedding(0, 1)) for each in thoughts])
-        sys.setprofile(count)
-        try:
-            store.nearest(Table.THOUGHTS, an_embedding(1, 0), MINE, 5)
-        finally:
-            sys.setprofile(None)
-        tagged = Scope(owner="", include_tags=frozenset(["id-7"]))
-        assert [each.text for each in store.nearest(Table.THOUGHTS, an_embedding(0, 1), tagged, 5)] == ["7"]
-    assert taken_off < 3 * len(thoughts)

@@ -6,9 +6,10 @@ from typing import Any
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.inner_voice import InnerVoice, QueryLog
-from riglm.application.knowledge.retrieval import Bounds, Defaults, EmbeddedQuery, Retrieval, VectorStore
+from riglm.application.knowledge.retrieval import EmbeddedQuery, Retrieval
 from riglm.domain.knowledge.provenance import Origin, Table
 from riglm.domain.knowledge.records import Embedding, SnippetCandidate, Thought
+from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.domain.session import uuid7
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge
@@ -25,7 +26,7 @@ def a_thought(text: str, **more: Any) -> Thought:
     return Thought(id=uuid7(), text=text, **{**given, **more})
 
 
-class Memory(VectorStore):
+class Memory:
     """A store in memory that fails when it is told to, and notes what it was asked."""
 
     def __init__(self) -> None:
@@ -58,9 +59,9 @@ class Stage:
         self.hangs = False
         self.was_embedding = asyncio.Event()
         self.journal = QueryLog(is_silent=is_silent)
-        bounds = Bounds(min_floor=0.15, most_candidates=most_candidates)
-        retrieval = Retrieval(self._embed, self.store, bounds, shared=shared)
-        self.voice = InnerVoice(retrieval, Defaults(), self.journal)
+        settings = KnowledgeSettings(max_candidates_per_source=most_candidates, shared=shared)
+        retrieval = Retrieval(self._embed, self.store.nearest, settings)
+        self.voice = InnerVoice(retrieval, self.journal)
 
     async def result(self, given: Any, principal: str = "") -> Any:
         """The result of a call, decoded."""
