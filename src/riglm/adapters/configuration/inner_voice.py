@@ -6,7 +6,7 @@ so. They go before all other settings.
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from riglm.adapters.configuration.loading import Draft
 from riglm.domain.schemas.filtering import DEFAULT_CANDIDATES, DEFAULT_MIN_FLOOR, MAX_CANDIDATES, KnowledgeSettings
@@ -26,126 +26,95 @@ DIMENSIONS: Final = "SURR_EMBED_DIM"
 _PROVIDERS: Final = ("fastembed", "static")
 _MAX_SNIPPETS: Final = 50
 _PER_SNIPPET: Final = 3
+_TRUE: Final = frozenset({"true", "1", "yes", "on", "t", "y"})
 _MAX_SHOWN_LENGTH: Final = 40
-
-
-class VariableResult(NamedTuple):
-    """Return what a variable sets, if anything, and what to report."""
-
-    name: str
-    path: IndexedKeyPath
-    value: Any = None
-    warning: str = ""
 
 
 def take(draft: Draft, environment: Mapping[str, str], *, always: bool = False) -> list[str]:
     """Set what the variables say, all but the gate only where the tool is switched on, or `always`; the warnings."""
     warnings = []
-    for found in _found(draft, environment, always=always):
-        draft.set(found.path, found.value, found.name)
-        if found.warning:
-            warnings.append(f"{found.name}: {found.warning}")
+    for name, path, value, warning in _read_variables(draft, environment, always=always):
+        draft.set(path, value, name)
+        if warning:
+            warnings.append(f"{name}: {warning}")
     return warnings
 
 
-def _found(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Iterator[VariableResult]:
-    gate = environment.get(GATE)
-    given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_") and text.strip()}
+_Result = tuple[str, IndexedKeyPath, Any, str]
+"""A variable, the path and the value that it sets, None for nothing, and a warning."""
+
+
+def _read_variables(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Iterator[_Result]:
+    given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_")}
+    gate = given.get(GATE)
     if gate is not None:
-        yield _gate(gate.strip())
-    if not given or not (always or _is_on(_held(draft, "enabled"))):
+        warning = "" if gate in {"0", "1"} else f"{_shown(gate)} disables inner_voice.retrieve; only 1 enables it"
+        yield GATE, ("knowledge", "enabled"), gate == "1", warning
+    if not (always or str(_held(draft, "enabled")).lower() in _TRUE):
         return
-    if MIX in given:
-        yield _mix(given[MIX])
-    if TOP_K in given:
-        yield _top_k(given[TOP_K])
-    if MIN_FLOOR in given:
-        yield _min_floor(given[MIN_FLOOR])
-    if CANDIDATES in given or TOP_K in given:
-        yield from _candidates(given.get(CANDIDATES), draft)
-    yield from _embedder(given)
+    if mix := given.get(MIX):
+        yield _bound(MIX, "mix", mix, _number(mix), 0.0, 1.0)
+    if top_k := given.get(TOP_K):
+        yield _bound(TOP_K, "top_k", top_k, _whole(top_k), 1, _MAX_SNIPPETS)
+    if floor := given.get(MIN_FLOOR):
+        number = _number(floor)
+        is_good = number is not None and 0 < number < 1
+        warning = "" if is_good else f"{_shown(floor)} is not between 0 and 1: {DEFAULT_MIN_FLOOR:g} it is"
+        yield MIN_FLOOR, ("knowledge", "min_floor"), number if is_good else DEFAULT_MIN_FLOOR, warning
+    if given.get(CANDIDATES) or given.get(TOP_K):
+        yield from _read_candidates(given.get(CANDIDATES), draft)
+    yield from _read_embedder(given)
 
 
-def _gate(text: str) -> VariableResult:
-    warning = "" if text in {"0", "1"} else f"{_shown(text)} disables inner_voice.retrieve; only 1 enables it"
-    return VariableResult(GATE, ("knowledge", "enabled"), text == "1", warning)
-
-
-def _mix(text: str) -> VariableResult:
-    path = ("knowledge", "mix")
-    number = _number(text)
+def _bound(name: str, key: str, text: str, number: float | None, lowest: float, highest: float) -> _Result:
+    path = ("knowledge", key)
     if number is None:
-        return VariableResult(MIX, path, warning=f"{_shown(text)} is no number, and is left out")
-    bounded = min(max(number, 0.0), 1.0)
-    return VariableResult(
-        MIX, path, bounded, "" if bounded == number else f"{_shown(text)} is not from 0 to 1: {bounded:g} it is"
-    )
+        return (
+            name,
+            path,
+            None,
+            f"{_shown(text)} is no {'whole number' if isinstance(lowest, int) else 'number'}, and is left out",
+        )
+    bounded = min(max(number, lowest), highest)
+    warning = "" if bounded == number else f"{_shown(text)} is not from {lowest:g} to {highest:g}: {bounded:g} it is"
+    return name, path, bounded, warning
 
 
-def _top_k(text: str) -> VariableResult:
-    path = ("knowledge", "top_k")
-    number = _whole(text)
-    if number is None:
-        return VariableResult(TOP_K, path, warning=f"{_shown(text)} is no whole number, and is left out")
-    bounded = min(max(number, 1), _MAX_SNIPPETS)
-    warning = "" if bounded == number else f"{_shown(text)} is not from 1 to {_MAX_SNIPPETS}: {bounded} it is"
-    return VariableResult(TOP_K, path, bounded, warning)
-
-
-def _min_floor(text: str) -> VariableResult:
-    number = _number(text)
-    if number is not None and 0 < number < 1:
-        return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), number)
-    warning = f"{_shown(text)} is not between 0 and 1: {DEFAULT_MIN_FLOOR:g} it is"
-    return VariableResult(MIN_FLOOR, ("knowledge", "min_floor"), DEFAULT_MIN_FLOOR, warning)
-
-
-def _candidates(text: str | None, draft: Draft) -> Iterator[VariableResult]:
+def _read_candidates(text: str | None, draft: Draft) -> Iterator[_Result]:
     """Return the bound if given, otherwise the previous one; the snippets of one answer always fit."""
     path = ("knowledge", "max_candidates_per_source")
     top_k = _whole(str(_held(draft, "top_k"))) or KnowledgeSettings().top_k
-    number = _whole(str(_held(draft, "max_candidates_per_source"))) if text is None else _whole(text)
+    given = text or str(_held(draft, "max_candidates_per_source"))
+    number = _whole(given)
     if number is None or number < top_k:
         enough = max(_PER_SNIPPET * top_k, DEFAULT_CANDIDATES)
-        shown = _shown(str(number) if text is None else text)
-        yield VariableResult(
-            CANDIDATES, path, enough, f"{shown} is no number from {top_k}, which top_k is: {enough} it is"
-        )
+        yield CANDIDATES, path, enough, f"{_shown(given)} is no number from {top_k}, which top_k is: {enough} it is"
     elif number > MAX_CANDIDATES:
-        yield VariableResult(CANDIDATES, path, MAX_CANDIDATES, f"{number} is more than {MAX_CANDIDATES}, which it is")
-    elif text is not None:
-        yield VariableResult(CANDIDATES, path, number)
+        yield CANDIDATES, path, MAX_CANDIDATES, f"{_shown(given)} is more than {MAX_CANDIDATES}, which it is"
+    elif text:
+        yield CANDIDATES, path, number, ""
 
 
-def _embedder(given: Mapping[str, str]) -> Iterator[VariableResult]:
-    provider = given.get(PROVIDER)
-    if provider is not None and provider.lower() not in _PROVIDERS:
+def _read_embedder(given: Mapping[str, str]) -> Iterator[_Result]:
+    provider = given.get(PROVIDER, "").lower()
+    if provider and provider not in _PROVIDERS:
         known = " and ".join(_PROVIDERS)
         warning = f"{_shown(provider)} is none of riglm's, which are {known}: the embedder stays as it is configured"
-        yield VariableResult(PROVIDER, ("embedder", "provider"), warning=warning)
+        yield PROVIDER, ("embedder", "provider"), None, warning
         return
-    if provider is not None:
-        yield VariableResult(PROVIDER, ("embedder", "provider"), provider.lower())
-    if MODEL in given:
-        yield VariableResult(MODEL, ("embedder", "model"), given[MODEL])
-    if DIMENSIONS in given:
-        number = _whole(given[DIMENSIONS])
-        path = ("knowledge", "dimensions")
-        if number is None or number < 1:
-            shown = _shown(given[DIMENSIONS])
-            yield VariableResult(DIMENSIONS, path, warning=f"{shown} is no whole number from 1, and is left out")
-        else:
-            yield VariableResult(DIMENSIONS, path, number)
+    yield PROVIDER, ("embedder", "provider"), provider or None, ""
+    yield MODEL, ("embedder", "model"), given.get(MODEL) or None, ""
+    if text := given.get(DIMENSIONS):
+        number = _whole(text)
+        is_good = number is not None and number >= 1
+        warning = "" if is_good else f"{_shown(text)} is no whole number from 1, and is left out"
+        yield DIMENSIONS, ("knowledge", "dimensions"), number if is_good else None, warning
 
 
 def _held(draft: Draft, key: str) -> Any:
     section = draft.values.get("knowledge")
     held = section.get(key) if isinstance(section, dict) else None
     return KnowledgeSettings.model_fields[key].default if held is None else held
-
-
-def _is_on(value: Any) -> bool:
-    return str(value).lower() in {"true", "1", "yes", "on", "t", "y"}
 
 
 def _number(text: str) -> float | None:
