@@ -1,11 +1,14 @@
 import pytest
 from pydantic import ValidationError
 
+from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.downstream import is_loopback
 from riglm.domain.schemas.settings import RESERVED_NAMES, Settings, json_schema
 from riglm.domain.upstream import UpstreamSpec
 
 ACCOUNT = {"email": "me@example.org", "password": "secret-of-metamcp"}
+TOKEN = "8f3a6c0d9e1b47725a"
+KEY = "k3y" * 11
 MACHINE = {"grant_type": "client_credentials", "client_id": "a", "client_secret": "b", "issuer": "https://i"}
 
 
@@ -175,7 +178,7 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         (
             {
                 "filtering": {"profiles": {"a": {"tokens": ["ann"]}, "b": {"tokens": ["ann"]}}},
-                "downstream": {"tokens": {"ann": "8f3a6c0d9e1b47725a"}},
+                "downstream": {"tokens": {"ann": TOKEN}},
             },
             "'ann' is in the tokens of 'a' and 'b'",
         ),
@@ -188,15 +191,25 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         ({"downstream": {"token": "fifteen-letters"}}, "the token is too short"),
         ({"downstream": {"token": "with space"}}, "the token is empty or has spaces"),
         ({"downstream": {"tokens": {"ann": "fifteen-letters"}}}, "the token of ann is too short"),
-        ({"downstream": {"tokens": {"bearer": "8f3a6c0d9e1b47725a"}}}, "'bearer' cannot name a caller"),
-        ({"downstream": {"tokens": {"a b": "8f3a6c0d9e1b47725a"}}}, "'a b' cannot name a caller"),
-        ({"downstream": {"tokens": {"ann": "8f3a6c0d9e1b47725a", "bob": "8f3a6c0d9e1b47725a"}}}, "have the same token"),
-        ({"downstream": {"token": "8f3a6c0d9e1b47725a", "tokens": {"bob": "8f3a6c0d9e1b47725a"}}}, "the same token"),
+        ({"downstream": {"tokens": {"bearer": TOKEN}}}, "'bearer' cannot name a caller"),
+        ({"downstream": {"tokens": {"a b": TOKEN}}}, "'a b' cannot name a caller"),
+        ({"downstream": {"tokens": {"ann": TOKEN, "bob": TOKEN}}}, "have the same token"),
+        ({"downstream": {"token": TOKEN, "tokens": {"bob": TOKEN}}}, "the same token"),
         ({"downstream": {"host": "::", "tokens": {"ann": "your-secret-token-here-change-me"}}}, "easy to guess"),
         ({"storage": {"kind": "postgresql"}}, "PostgreSQL has no place"),
         ({"storage": {"url": "mysql://host/db"}}, "this is no URL of PostgreSQL"),
         ({"storage": {"kind": "sqlite", "url": "postgresql://host/db"}}, "a URL is given for the kind sqlite"),
         ({"storage": {"path": "a.db", "url": "postgresql://host/db"}}, "a file and a URL are both given"),
+        ({"filtering": {"denylist": ["delete[_"]}}, "close it, or write [[] for the sign itself"),
+        ({"control": {"token": "short"}}, "too short"),
+        ({"control": {"read_token": "with spaces in between"}}, "has spaces"),
+        ({"control": {"token": TOKEN, "read_token": TOKEN}}, "are the same"),
+        ({"control": {"host": "0.0.0.0", "token": "change-me-change-me"}}, "easy to guess"),
+        ({"control": {"host": "0.0.0.0", "token": TOKEN, "read_token": "your-token-here-"}}, "easy to guess"),
+        ({"state": {"url": "http://h"}}, "write it as redis://USER:PASSWORD@HOST:PORT/0"),
+        ({"state": {"kind": "redis"}}, "add url: redis://"),
+        ({"state": {"kind": "memory", "url": "redis://h"}}, "set the kind to redis"),
+        ({"privacy": {"key": "short"}}, "openssl rand -hex 32"),
     ],
 )
 def test_a_section_that_cannot_work_is_refused_with_the_reason(section: dict[str, object], words: str) -> None:
@@ -215,8 +228,50 @@ def test_every_section_takes_what_it_describes() -> None:
 
 
 def test_a_public_address_is_fine_with_a_good_token() -> None:
-    found = settings(downstream={"host": "0.0.0.0", "token": "8f3a6c0d9e1b47725a"})
-    assert "8f3a6c0d9e1b47725a" not in repr(found)
+    found = settings(downstream={"host": "0.0.0.0", "token": TOKEN})
+    assert TOKEN not in repr(found)
+    assert settings(control={"host": "0.0.0.0"}).control.host == "0.0.0.0"  # the start knows tokens that were made
+
+
+@pytest.mark.parametrize("url", ["redis://h/0", "rediss://u:p@h:6380/1", "unix:///run/redis.sock"])
+def test_a_url_chooses_redis(url: str) -> None:
+    assert settings(state={"url": url}).state.kind == "redis"
+
+
+@pytest.mark.parametrize("section", ["state", "storage"])
+@pytest.mark.parametrize("password", ["s3/cret", "1234/s3cret", "s3#cret", "s3?cret", "s3@cret", "s3%cret"])
+def test_a_password_that_is_not_encoded_is_refused_and_not_shown(section: str, password: str) -> None:
+    scheme = "redis" if section == "state" else "postgresql"
+    text = complaint(**{section: {"url": f"{scheme}://me:{password}@host/0"}})
+    assert "write / as %2F" in text
+    assert "cret" not in text
+
+
+def test_prices_are_those_of_a_preset_unless_they_are_given() -> None:
+    assert settings().prices.prices() == Prices(cached_input=0.1, cache_write=1.25, output=5.0)
+    found = settings(prices={"preset": "uncached", "output": 7}).prices.prices()
+    assert (found.cached_input, found.cache_write, found.output) == (1.0, 1.0, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("filtering", "is_on"),
+    [
+        ({"strategy": "prediction"}, True),
+        ({"strategy": "none", "denylist": ["a"]}, True),
+        ({"strategy": "none", "allowlist": ["a"]}, True),
+        ({"enabled": False, "denylist": ["a"]}, False),
+    ],
+)
+def test_lists_are_inspected_with_every_strategy_since_overrides_come_first(
+    filtering: dict[str, object], is_on: bool
+) -> None:
+    found = settings(filtering=filtering).filtering
+    assert (found.is_on, found.denies) == (is_on, "allowlist" in filtering or "denylist" in filtering)
+
+
+def test_what_both_lists_name_is_a_contradiction() -> None:
+    found = settings(filtering={"allowlist": ["a", "b", "c_*"], "denylist": ["c_*", "a"]}).filtering
+    assert found.contradictions == ("a", "c_*")
 
 
 def test_loopback_is_recognised_in_all_spellings() -> None:
@@ -274,6 +329,11 @@ def test_all_secrets_are_listed_for_redaction_and_none_is_in_the_repr() -> None:
     assert set(found.secrets()) == {f"secret-{kind}" for kind in kinds}
     one = settings(upstream={"url": "http://h", "auth": {"token": "secret-one"}})
     assert one.secrets() == ("secret-one",)
+    shared = settings(
+        state={"url": "redis://u:p%40ss@h/0?password=q%21"}, privacy={"key": KEY}, control={"token": TOKEN}
+    )
+    assert {"p%40ss", "p@ss", "q!", KEY, TOKEN} <= set(shared.secrets())
+    assert TOKEN not in repr(shared)
 
 
 def test_settings_cannot_be_changed() -> None:
@@ -301,9 +361,3 @@ def test_a_profile_adds_to_what_is_denied_and_pinned_and_replaces_the_allowlist(
         for each in [filtering.of_profile(name)]
     }
     assert found == {"a": ("a", ("x",), ("2", "y"), ("3", "z"), 7), "b": ("b", ("1",), ("2",), ("3",), 7)}
-
-
-@pytest.mark.parametrize("strategy", ["prediction", "none"])
-@pytest.mark.parametrize("enabled", [True, False])
-def test_lists_are_inspected_with_every_strategy_since_overrides_come_first(strategy: str, enabled: bool) -> None:
-    assert settings(filtering={"strategy": strategy, "enabled": enabled}).filtering.is_on is enabled

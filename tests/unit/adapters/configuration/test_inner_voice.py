@@ -21,10 +21,6 @@ def loaded(tmp_path: Path) -> Any:
     return load_with
 
 
-def test_it_is_off_by_default(loaded: Any):
-    assert loaded({}).settings.knowledge.enabled is False
-
-
 @pytest.mark.parametrize(("text", "is_on"), [("1", True), ("0", False), (" 1 ", True)])
 def test_the_gate_goes_before_the_file(loaded: Any, text: str, is_on: bool):
     for yaml in ("knowledge: {enabled: true}", "knowledge: {enabled: false}"):
@@ -76,16 +72,20 @@ def test_what_is_within_bounds_counts_without_a_word(loaded: Any):
         ("MIN_FLOOR", "1", "min_floor", 0.15),
         ("MIN_FLOOR", "nan", "min_floor", 0.15),
         ("MIN_FLOOR", "low", "min_floor", 0.15),
+        ("DIM", "many", "dimensions", None),
         ("MAX_CANDIDATES_PER_SOURCE", "9", "max_candidates_per_source", 150),
         ("MAX_CANDIDATES_PER_SOURCE", "all", "max_candidates_per_source", 150),
         ("MAX_CANDIDATES_PER_SOURCE", "1" * 60, "max_candidates_per_source", 10_000),
     ],
 )
-def test_what_is_out_of_bounds_is_changed_with_a_warning(loaded: Any, name: str, text: str, key: str, value: float):
-    found = loaded({**GATE, f"{PREFIX}{name}": text})
+def test_what_is_out_of_bounds_is_changed_with_a_warning(
+    loaded: Any, name: str, text: str, key: str, value: float | None
+):
+    variable = "SURR_EMBED_DIM" if name == "DIM" else f"{PREFIX}{name}"
+    found = loaded({**GATE, variable: text})
     assert getattr(found.settings.knowledge, key) == value
     (warning,) = found.warnings
-    assert warning.startswith(f"{PREFIX}{name}: ")
+    assert warning.startswith(f"{variable}: ")
 
 
 def test_there_are_always_enough_candidates_for_one_answer(loaded: Any):
@@ -111,12 +111,6 @@ def test_a_provider_that_riglm_has_not_leaves_the_embedder_as_it_is(loaded: Any)
     assert "openai" in warning
 
 
-def test_dimensions_that_are_none_are_left_out_with_a_warning(loaded: Any):
-    found = loaded({**GATE, "SURR_EMBED_DIM": "many"})
-    assert found.settings.knowledge.dimensions is None
-    assert len(found.warnings) == 1
-
-
 def test_behind_a_closed_gate_the_other_variables_do_nothing(loaded: Any):
     found = loaded({f"{PREFIX}MIX": "7", "SURR_EMBED_PROVIDER": "static"})
     assert found.settings.knowledge.mix == 0.6
@@ -131,10 +125,6 @@ def test_who_asks_the_store_by_itself_goes_by_the_variables_also_behind_a_closed
         assert (found.settings.knowledge.mix, found.settings.embedder.provider) == (1.0, "static")
         assert found.settings.knowledge.enabled is False
         assert [warning.partition(":")[0] for warning in found.warnings] == [f"{PREFIX}MIX"]
-
-
-def test_with_the_gate_opened_by_the_file_the_variables_count(loaded: Any):
-    assert loaded({f"{PREFIX}MIX": "0.1"}, "knowledge: {enabled: true}").settings.knowledge.mix == 0.1
 
 
 def test_the_file_itself_is_taken_strictly(loaded: Any):
