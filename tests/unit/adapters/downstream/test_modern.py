@@ -1,7 +1,5 @@
 """Requests of the modern era over HTTP."""
 
-import json
-
 import pytest
 
 from riglm.domain import jsonrpc
@@ -9,27 +7,6 @@ from tests.unit.adapters.downstream.conftest import Front
 from tests.unit.adapters.downstream.peer import META, Response, request
 
 MODERN = {"mcp-protocol-version": "2026-07-28"}
-
-
-async def test_a_request_stands_by_itself(front: Front):
-    peer = await front.peer()
-    answer = await (await peer.ask_modern("tools/list", {"cursor": "x"}, headers={"x-riglm-session": "h"})).whole()
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.message["result"]["cursor"] == "x"
-    assert "mcp-session-id" not in answer.headers
-    assert front.inside.modern.callers[0].handle == "h"
-
-
-async def test_a_session_id_means_nothing(front: Front):
-    peer = await front.peer()
-    answer = await (await peer.ask_modern("tools/list", headers={"mcp-session-id": "whatever"})).whole()
-    assert answer.status == 200
-
-
-async def test_what_precedes_the_answer_makes_it_a_stream(front: Front):
-    peer = await front.peer()
-    answer = await (await peer.ask_modern("progress")).whole()
-    assert [json.loads(event.data).get("method") for event in answer.events] == ["notifications/progress", None]
 
 
 @pytest.mark.parametrize(("method", "status", "code"), [("refuse", 400, -32602), ("unknown", 404, -32601)])
@@ -47,34 +24,6 @@ async def test_other_errors_and_statuses_of_the_upstream_stay(front: Front):
         assert (await (await Response(peer.reader, peer.writer).head()).whole()).status == expected
 
 
-@pytest.mark.parametrize("soon", [True, False])
-async def test_a_client_that_leaves_gives_its_request_up(front: Front, soon: bool):
-    peer = await front.peer()
-    await peer.write("POST", request("hold", {"_meta": META}), headers={**MODERN, "mcp-method": "hold"})
-    asked = await front.script.held()
-    if not soon:
-        asked.say()
-        await (await Response(peer.reader, peer.writer).head()).event()
-    await front.left(peer)
-    await front.script.until(lambda: front.script.cancelled == [asked])
-    asked.answer()
-    assert front.app._modern.answers == {}
-
-
-async def test_an_answer_that_was_read_gives_nothing_up(front: Front):
-    peer = await front.peer()
-    for _ in range(3):
-        await (await peer.ask_modern("progress")).whole()
-    await front.left(peer)
-    assert front.script.cancelled == []
-
-
-async def test_a_failure_inside_is_answered(front: Front):
-    peer = await front.peer()
-    answer = await (await peer.ask_modern("boom", key=9)).whole()
-    assert (answer.status, answer.message["id"], answer.message["error"]["code"]) == (500, 9, jsonrpc.INTERNAL_ERROR)
-
-
 async def test_a_failure_after_the_answer_began_gives_the_request_up_and_breaks_the_connection(front: Front):
     peer = await front.peer()
     await peer.write("POST", request("hold", {"_meta": META}), headers={**MODERN, "mcp-method": "hold"})
@@ -87,32 +36,11 @@ async def test_a_failure_after_the_answer_began_gives_the_request_up_and_breaks_
     assert front.script.cancelled == [asked]
 
 
-async def test_notifications_are_accepted_and_cancellations_dropped(front: Front):
-    peer = await front.peer()
-    for method in ("notifications/vendor", "notifications/cancelled"):
-        body = json.dumps({"jsonrpc": "2.0", "method": method}).encode()
-        assert (await (await peer.send("POST", body, headers=MODERN)).whole()).status == 202
-    assert [message.method for message in front.script.told] == ["notifications/vendor"]
-
-
 async def test_a_notification_of_an_unknown_revision_is_refused(front: Front):
     peer = await front.peer()
     body = b'{"jsonrpc":"2.0","method":"notifications/vendor"}'
     answer = await (await peer.send("POST", body, headers={"mcp-protocol-version": "2099-01-01"})).whole()
     assert (answer.status, answer.message["error"]["code"]) == (400, jsonrpc.UNSUPPORTED_PROTOCOL_VERSION)
-
-
-async def test_a_response_has_no_place_here(front: Front):
-    peer = await front.peer()
-    answer = await (await peer.send("POST", b'{"jsonrpc":"2.0","id":1,"result":{}}', headers=MODERN)).whole()
-    assert (answer.status, answer.message["error"]["code"]) == (400, jsonrpc.INVALID_REQUEST)
-
-
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "OPTIONS"])
-async def test_only_posts_are_taken(front: Front, method: str):
-    peer = await front.peer()
-    answer = await (await peer.send(method, headers=MODERN)).whole()
-    assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize(
@@ -168,15 +96,6 @@ async def test_a_repeated_routing_header_is_refused(front: Front, name: str):
     answer = await (await Response(peer.reader, peer.writer).head()).whole()
     assert (answer.status, answer.message["error"]["code"]) == (400, jsonrpc.HEADER_MISMATCH)
     assert name in answer.message["error"]["message"]
-
-
-async def test_an_unknown_revision_is_told_which_are_known(front: Front):
-    peer = await front.peer()
-    meta = {**META, next(iter(META)): "2099-01-01"}
-    own = {"mcp-protocol-version": "2099-01-01", "mcp-method": "tools/list"}
-    answer = await (await peer.send("POST", request("tools/list", {"_meta": meta}), headers=own)).whole()
-    assert answer.status == 400
-    assert answer.message["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel"])

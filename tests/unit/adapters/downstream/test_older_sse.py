@@ -7,7 +7,7 @@ import pytest
 from riglm.domain import jsonrpc
 from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.conftest import Front, Started
-from tests.unit.adapters.downstream.peer import META, Peer, Response, request, within
+from tests.unit.adapters.downstream.peer import Peer, Response, request, within
 
 STREAM = {"accept": "text/event-stream"}
 
@@ -43,41 +43,6 @@ async def older(front: Front) -> Older:
     return Older(stream, down, up, event.data.decode())
 
 
-async def test_answers_come_over_the_stream(front: Front):
-    client = await older(front)
-    assert await client.post(request("initialize", key="g")) == 202
-    assert (await client.heard())["id"] == "g"
-    assert await client.post(request("progress", {"x": 1}, key=2)) == 202
-    assert (await client.heard())["method"] == "notifications/progress"
-    assert await client.heard() == {"jsonrpc": "2.0", "id": 2, "result": {"x": 1}}
-    assert front.inside.talks[0].caller.transport == "sse"
-
-
-async def test_the_server_speaks_of_its_own_accord(front: Front):
-    client = await older(front)
-    await client.post(request("initialize"))
-    await client.heard()
-    await client.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
-    await front.script.until(lambda: front.inside.talks[0].listening == [True])
-    assert front.inside.talks[0].channel.push(jsonrpc.notification("notifications/y"), EventPosition(b"1"))
-    assert (await client.heard())["method"] == "notifications/y"
-
-
-async def test_a_request_of_the_modern_era_is_answered_too(front: Front):
-    client = await older(front)
-    await client.post(request("tools/list", {"_meta": META}))
-    assert "result" in await client.heard()
-    assert front.inside.modern.callers[0].transport == "sse"
-
-
-async def test_a_line_that_is_no_message_is_answered_on_the_stream(front: Front):
-    client = await older(front)
-    assert await client.post(b"nonsense") == 202
-    assert (await client.heard())["error"]["code"] == jsonrpc.PARSE_ERROR  # type: ignore[index]
-    await client.post(request("echo"))
-    assert "result" in await client.heard()
-
-
 async def test_a_failure_inside_is_answered_on_the_stream(front: Front, caplog: pytest.LogCaptureFixture):
     client = await older(front)
     assert await client.post(request("boom", key=3)) == 202
@@ -86,19 +51,6 @@ async def test_a_failure_inside_is_answered_on_the_stream(front: Front, caplog: 
     assert await client.post(request("echo", key=4)) == 202
     assert (await client.heard())["id"] == 4
     assert [record.message for record in caplog.records] == ["a message failed inside riglm"] * 2
-
-
-async def test_the_client_is_gone_when_its_stream_is(front: Front):
-    client = await older(front)
-    await client.post(request("initialize"))
-    await client.heard()
-    await client.post(request("hold", {"_meta": META}, key="m"))
-    asked = await front.script.held()
-    await front.left(client.down)
-    await front.script.until(lambda: front.inside.talks[0].closed)
-    assert front.script.cancelled == [asked]
-    assert await client.post(request("echo")) == 404
-    assert len(front.app._sse) == 0
 
 
 async def test_what_cannot_be_told_on_this_transport_is_not(front: Front):
@@ -118,23 +70,9 @@ async def test_a_message_for_an_unknown_stream_is_not_taken(front: Front, query:
     assert (await (await peer.send("POST", request("echo"), path=f"/messages{query}")).whole()).status == 404
 
 
-async def test_a_stream_is_bound_to_its_principal(front: Front):
-    client = await older(front)
-    (one,) = front.app._sse._clients.values()
-    one.owner = "someone else"
-    assert await client.post(request("echo")) == 404
-
-
 async def test_a_message_that_is_not_said_to_be_json_is_refused(front: Front):
     client = await older(front)
     assert await client.post(request("echo"), **{"content-type": "text/plain"}) == 415
-
-
-@pytest.mark.parametrize(("method", "path", "allowed"), [("POST", "/sse", "GET"), ("GET", "/messages", "POST")])
-async def test_other_methods_are_not_allowed(front: Front, method: str, path: str, allowed: str):
-    peer = await front.peer()
-    answer = await (await peer.send(method, path=path)).whole()
-    assert (answer.status, answer.headers["allow"]) == (405, allowed)
 
 
 async def test_each_transport_can_be_had_alone(start: Started):

@@ -6,7 +6,7 @@ import pytest
 
 from riglm.adapters.mcp.downstream.event_log import MAX_KEPT, EventStore
 from riglm.domain import jsonrpc
-from tests.unit.adapters.downstream.conftest import Front, Started
+from tests.unit.adapters.downstream.conftest import Front
 from tests.unit.adapters.downstream.peer import Peer, Response
 
 
@@ -18,20 +18,6 @@ async def take_up(front: Front, peer: Peer, event_id: bytes | None) -> Response:
     assert event_id is not None
     other = await front.beside(peer)
     return await other.send("GET", headers={"last-event-id": event_id.decode()})
-
-
-async def test_a_fast_answer_comes_in_one_piece_behind_its_priming_event(front: Front):
-    peer = await front.greeted()
-    answer = await (await peer.ask("echo", {"n": 1.0})).whole()
-    assert answer.headers["content-type"] == "text/event-stream"
-    assert int(answer.headers["content-length"]) == len(answer.body)
-    first, second = answer.events
-    assert (first.data, first.retry_ms) == (b"", 1000)
-    assert json.loads(second.data) == {"jsonrpc": "2.0", "id": 1, "result": {"n": 1.0}}
-    assert first.id
-    assert second.id
-    assert first.id != second.id
-    assert len(log_of(front, peer)) == 0
 
 
 async def test_a_slow_answer_is_announced_by_its_priming_event(front: Front):
@@ -47,19 +33,6 @@ async def test_a_slow_answer_is_announced_by_its_priming_event(front: Front):
     assert (await response.whole()).body == b""
     assert len(log_of(front, peer)) == 0
     assert log_of(front, peer).size == 0
-
-
-async def test_what_precedes_a_fast_answer_is_in_the_same_stream(front: Front):
-    peer = await front.greeted()
-    answer = await (await peer.ask("progress")).whole()
-    assert [bool(event.data) for event in answer.events] == [False, True, True]
-    assert len({event.id for event in answer.events}) == 3
-
-
-async def test_ids_are_unique_within_the_session(front: Front):
-    peer = await front.greeted()
-    seen = [event.id for _ in range(5) for event in (await (await peer.ask("echo")).whole()).events]
-    assert len(set(seen)) == 10
 
 
 async def test_a_lost_answer_is_had_by_its_priming_event(front: Front):
@@ -104,19 +77,6 @@ async def test_taking_a_stream_up_ends_the_one_before(front: Front):
     assert b"result" in (await resumed.event()).data
 
 
-async def test_a_stream_that_is_lost_twice_can_be_taken_up_again(front: Front):
-    peer = await front.greeted()
-    priming = await (await peer.ask("hold")).event()
-    asked = await front.script.held()
-    await front.left(peer)
-    again = await front.beside(peer)
-    await again.send("GET", headers={"last-event-id": (priming.id or b"").decode()})
-    await front.left(again)
-    asked.answer(b'{"third":"time"}')
-    resumed = await (await take_up(front, peer, priming.id)).whole()
-    assert b"third" in resumed.events[0].data
-
-
 async def test_a_large_answer_is_kept_until_it_was_read(front: Front):
     peer = await front.greeted()
     big = {"text": "x" * 900_000}
@@ -129,14 +89,6 @@ async def test_a_large_answer_is_kept_until_it_was_read(front: Front):
     resumed = await take_up(front, peer, priming)
     if resumed.status == 200:  # the whole may have been in the kernel's buffers already, and then counts as delivered
         assert json.loads((await resumed.whole()).events[0].data)["result"] == big
-
-
-async def test_a_large_answer_that_was_read_leaves_nothing_behind(front: Front):
-    peer = await front.greeted()
-    answer = await (await peer.ask("echo", {"text": "x" * 500_000})).whole()
-    assert len(json.loads(answer.events[1].data)["result"]["text"]) == 500_000
-    assert (await (await peer.ask("echo")).whole()).status == 200
-    assert len(log_of(front, peer)) == 0
 
 
 async def test_the_oldest_events_make_room(front: Front):
@@ -201,30 +153,6 @@ async def test_a_client_that_does_not_know_of_it_gets_plain_json(front: Front, v
     assert answer.message["result"] == {}
 
 
-async def test_a_server_with_places_of_its_own_keeps_them(start: Started):
-    front = await start(resumable=True)
-    peer = await front.greeted()
-    answer = await (await peer.ask("echo")).whole()
-    assert answer.headers["content-type"] == "application/json"
-    resumed = await peer.send("GET", headers={"last-event-id": "theirs"})
-    talk = front.inside.talks[0]
-    await front.script.until(lambda: bool(talk.resumed))
-    last_event_id, stream = talk.resumed[0]
-    assert last_event_id == b"theirs"
-    stream.continued(jsonrpc.result(b"7", b"{}"), None)
-    assert b'"id":7' in (await resumed.event()).data
-    stream.ended()
-    assert (await resumed.whole()).body == b""
-
-
-@pytest.mark.parametrize("resumable", [True, False])
-async def test_a_client_is_left_to_take_up_streams_of_the_server_where_it_can(start: Started, resumable: bool):
-    front = await start(resumable=resumable)
-    peer = await front.greeted()
-    await (await peer.ask("echo")).whole()
-    assert front.inside.talks[0].left_to_client == [resumable, resumable]
-
-
 async def test_a_cancelled_request_ends_its_stream_and_cannot_be_taken_up(front: Front):
     peer = await front.greeted()
     response = await peer.ask("hold", key="a")
@@ -235,20 +163,3 @@ async def test_a_cancelled_request_ends_its_stream_and_cannot_be_taken_up(front:
     (await front.script.held()).answer()
     assert (await (await take_up(front, peer, priming.id)).whole()).status == 400
     assert front.app._sessions._open[peer.session.encode()].is_idle
-
-
-async def test_a_request_cancelled_at_once_gets_an_empty_stream(front: Front):
-    peer = await front.greeted()
-    await peer.write("POST", b'{"jsonrpc":"2.0","id":1,"method":"hold"}')
-    await front.script.held()
-    other = await front.beside(peer)
-    await other.notify("notifications/cancelled", {"requestId": 1})
-    answer = await (await Response(peer.reader, peer.writer).head()).whole()
-    assert [event.data for event in answer.events] == [b""]
-
-
-async def test_the_greeting_is_plain_json_for_every_client(front: Front):
-    peer = await front.peer()
-    answer = await peer.greet()
-    assert answer.headers["content-type"] == "application/json"
-    assert len(peer.session) == 24

@@ -5,17 +5,12 @@ import asyncio
 import pytest
 
 from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions
-from riglm.domain import jsonrpc
 from riglm.domain.errors import SessionEndedError
 from riglm.domain.session import Transport
-from riglm.ports.downstream import ENDED, LISTENING, Caller, SessionSharing
+from riglm.ports.downstream import Caller, SessionSharing
 from tests.unit.adapters.downstream.inside import Inside, Talk
 
 CALLER = Caller(transport=Transport.HTTP, principal="anna")
-OTHER = Caller(transport=Transport.HTTP, principal="bert")
-CHANGED = "notifications/tools/list_changed"
-HELLO = jsonrpc.request(b"0", "initialize")
-LIST = jsonrpc.request(b"1", "tools/list")
 
 
 class SharedTalk(Talk):
@@ -107,35 +102,6 @@ def stage():
     return Stage()
 
 
-async def test_a_session_of_another_process_is_taken_over_once_by_its_principal(stage):
-    stage.sharing.known[b"id", "anna"] = object()
-    assert await stage.sessions.take_over(b"id", OTHER) is None
-    found = await asyncio.gather(*(stage.sessions.take_over(b"id", CALLER) for _ in range(5)))
-    assert {session.id for session in found} == {b"id"}
-    assert stage.sharing.introduced == [True]
-    assert stage.sessions.find(b"id", CALLER) is found[0]
-    assert await stage.sessions.take_over(b"unknown", CALLER) is None
-
-
-async def test_a_session_that_is_only_to_be_ended_wakes_no_server(stage):
-    stage.sharing.known[b"id", "anna"] = object()
-    session = await stage.sessions.take_over(b"id", CALLER, to_end=True)
-    assert stage.sharing.introduced == [False]
-    await stage.sessions.end(session)
-    assert stage.sharing.ended_ids == [b"id"]
-    [talk] = await stage.closed()
-    assert not talk.left, "it ends its server's session"
-
-
-async def test_a_session_that_a_server_refuses_is_not_kept(stage):
-    stage.sharing.known[b"id", "anna"] = object()
-    stage.sharing.refuses = True
-    assert await stage.sessions.take_over(b"id", CALLER) is None
-    assert stage.sharing.left_ids == [b"id"]
-    [talk] = await stage.closed()
-    assert talk.left
-
-
 async def test_without_room_the_longest_idle_session_is_left_to_the_others():
     stage = Stage(most=1)
     first = stage.sessions.open(CALLER)
@@ -173,41 +139,3 @@ async def test_at_the_end_every_session_is_left_to_the_others(stage):
     await stage.sessions.close()
     assert [talk.left for talk in stage.inside.talks] == [True, True]
     assert stage.sharing.ended_ids == []
-
-
-async def test_a_session_that_ended_elsewhere_is_let_go(stage):
-    session = stage.sessions.open(CALLER)
-    stage.sharing.listener.heard(session.id, ENDED)
-    [talk] = await stage.closed()
-    assert talk.left
-    assert stage.sessions.find(session.id, CALLER) is None
-    stage.sharing.listener.heard(b"unknown", ENDED)
-    stage.sharing.gone = True
-    second = stage.sessions.open(CALLER)
-    with pytest.raises(SessionEndedError):
-        await stage.sessions.arrives(second, LIST, CALLER)
-    assert stage.sessions.find(second.id, CALLER) is None
-
-
-async def test_a_client_that_was_refused_is_not_known_to_others(stage):
-    session = stage.sessions.open(CALLER)
-    part = await stage.sessions.opening(session, HELLO, CALLER)
-    await part(jsonrpc.error(b"0", jsonrpc.INTERNAL_ERROR, "no"))
-    assert stage.sharing.opened_ids == []
-    await part(jsonrpc.result(b"0", b"{}"))
-    assert stage.sharing.opened_ids == [session.id]
-
-
-async def test_a_changed_list_is_told_to_the_process_that_has_the_stream(stage):
-    session = stage.sessions.open(CALLER)
-    assert not session.push(jsonrpc.notification(CHANGED))
-    assert not session.push(jsonrpc.notification("notifications/message"))
-    assert stage.sharing.told == [(session.id, CHANGED)]
-    stage.sharing.listener.heard(session.id, LISTENING)
-    assert stage.sharing.told == [(session.id, CHANGED)] * 2, "the client has its stream elsewhere only now"
-    stage.sharing.listener.heard(session.id, LISTENING)
-    stage.sharing.listener.heard(session.id, CHANGED)
-    stage.sharing.listener.heard(session.id, "notifications/message")
-    assert stage.sharing.told == [(session.id, CHANGED)] * 2, "what was heard is not told again"
-    stage.sessions.listening(session)
-    assert stage.sharing.told[-1] == (session.id, LISTENING)

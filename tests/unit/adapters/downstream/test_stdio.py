@@ -19,7 +19,6 @@ import pytest
 from riglm.adapters.mcp.downstream import stdio
 from riglm.adapters.mcp.downstream.stdio import StdioClient, StdoutWriter
 from riglm.domain import jsonrpc
-from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.inside import Inside
 from tests.unit.adapters.downstream.peer import META, request, within
 
@@ -97,20 +96,6 @@ def unix_sockets() -> tuple[int, int, int, int]:
     return ours.detach(), one.detach(), theirs.detach(), other.detach()
 
 
-def one_socket() -> tuple[int, int, int, int]:
-    ours, theirs = socket.socketpair()
-    return os.dup(ours.fileno()), ours.detach(), os.dup(theirs.fileno()), theirs.detach()
-
-
-def tcp_sockets() -> tuple[int, int, int, int]:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        ours = socket.create_connection(listener.getsockname())
-        theirs, _ = listener.accept()
-    return os.dup(ours.fileno()), ours.detach(), os.dup(theirs.fileno()), theirs.detach()
-
-
 Connect = Callable[..., Awaitable[Client]]
 
 
@@ -124,52 +109,6 @@ async def connect() -> AsyncIterator[Connect]:
             return await client.open()
 
         yield begin
-
-
-@pytest.mark.parametrize("ends", [pipes, unix_sockets, one_socket, tcp_sockets])
-async def test_a_client_is_served_over(connect: Connect, ends: Callable[[], tuple[int, int, int, int]]):
-    client = await connect(ends)
-    await client.write(request("initialize", key=0), request("progress", {"x": "é"}, key="1"))
-    assert (await client.read())["id"] == 0
-    assert (await client.read())["method"] == "notifications/progress"
-    assert (await client.read()) == {"jsonrpc": "2.0", "id": "1", "result": {"x": "é"}}
-    assert client.inside.talks[0].caller.transport == "stdio"
-    client.close_up()
-    if ends is pipes:
-        await within(client.gone.wait())
-
-
-async def test_both_eras_are_served_on_one_pipe(connect: Connect):
-    client = await connect()
-    await client.write(request("tools/list", {"_meta": META}, key="m"), request("initialize", key="h"))
-    assert [(await client.read())["id"], (await client.read())["id"]] == ["m", "h"]
-    assert client.inside.modern.callers[0].transport == "stdio"
-
-
-async def test_the_server_speaks_of_its_own_accord(connect: Connect):
-    client = await connect()
-    await client.write(request("initialize"))
-    await client.read()
-    channel = client.inside.talks[0].channel
-    assert channel.push(jsonrpc.notification("notifications/x"), EventPosition(b"1"))
-    assert (await client.read())["method"] == "notifications/x"
-
-
-async def test_places_and_interruptions_mean_nothing_on_pipes(connect: Connect):
-    client = await connect()
-    await client.write(request("hold"))
-    asked = await client.script.held()
-    asked.sink.primed(EventPosition(b"p"))
-    asked.sink.interrupted()
-    asked.answer()
-    assert "result" in await client.read()
-
-
-async def test_noise_is_answered_and_the_next_message_works(connect: Connect):
-    client = await connect()
-    await client.write(b"nonsense", b"", b"[]", b'\xff{"x', request("echo", {"bad": 1}))
-    assert [(await client.read())["error"]["code"] for _ in range(3)] == [-32700, -32600, -32700]
-    assert "result" in await client.read()
 
 
 async def test_a_message_that_fails_inside_riglm_gets_an_error_and_the_next_one_works(
@@ -223,13 +162,6 @@ async def test_a_failure_inside_is_answered_and_logged_once(connect: Connect, ca
     assert [record.message for record in caplog.records] == ["a message failed inside riglm"] * 2
 
 
-async def test_large_messages_pass_both_ways(connect: Connect):
-    client = await connect(limit=20 << 20, buffer=1 << 16)
-    asking = asyncio.create_task(client.write(request("echo", {"x": "y" * 10_000_000})))
-    assert len((await client.read())["result"]["x"]) == 10_000_000
-    await asking
-
-
 async def test_a_client_that_asks_nothing_more_is_gone_at_once(connect: Connect, caplog: pytest.LogCaptureFixture):
     client = await connect()
     await client.write(request("initialize"))
@@ -239,14 +171,6 @@ async def test_a_client_that_asks_nothing_more_is_gone_at_once(connect: Connect,
         await within(client.gone.wait(), 1)
         await client.riglm.close()
     assert caplog.records == []
-
-
-async def test_a_last_line_needs_no_newline(connect: Connect):
-    client = await connect()
-    await asyncio.to_thread(os.write, client.up, request("echo", key="last"))
-    client.close_up()
-    assert (await client.read())["id"] == "last"
-    await within(client.gone.wait())
 
 
 async def test_what_was_asked_before_the_end_of_input_is_answered(connect: Connect):

@@ -8,23 +8,9 @@ from riglm.adapters.mcp.upstream.channel import deliver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.wire.decoding import decode
-from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
-from tests.unit.adapters.upstream.actors import (
-    QUICK,
-    SPEC,
-    Answer,
-    Ears,
-    Rest,
-    Wires,
-    ask,
-    greeted,
-    notification,
-    request,
-    settle,
-)
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, greeted, notification, settle
 from tests.waiting import wait_until_async
 
 
@@ -53,26 +39,6 @@ async def link(wires, ears, closed):
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
-
-
-async def test_requests_and_answers_pass_byte_for_byte(link, wires):
-    answer = ask(link, "\u00e9", "tools/call", {"x": 1.0})
-    wire = await wires.number(1)
-    assert wire.raw == [answer.message.line]
-    line = b'{"x-vendor":1.50, "jsonrpc":"2.0","id":"\\u00e9","result":{"a": [ ]}}'
-    wire.say(line)
-    await answer.result()
-    assert answer.message_back.line == line
-
-
-async def test_answers_find_their_requests_in_any_order_and_only_once(link, wires):
-    one, two = ask(link, 1, "tools/call"), ask(link, "1", "tools/call")
-    wire = await wires.number(1)
-    for _ in range(2):
-        wire.answer({"id": "1"}, "second")
-        wire.answer({"id": 1}, "first")
-        wire.answer({"id": 99}, "nobody's")
-    assert (await one.result(), await two.result()) == ("first", "second")
 
 
 @pytest.mark.parametrize(
@@ -135,25 +101,6 @@ async def test_an_id_that_is_in_use_is_refused_without_harm_to_its_owner(link, w
     assert len(wire.raw) == 1
 
 
-async def test_a_message_that_cannot_be_sent_fails_that_request_alone(link, wires):
-    one = ask(link, 1, "tools/call")
-    wire = await wires.number(1)
-    wire.refusal = "does not read its input"
-    two = ask(link, 2, "tools/call")
-    assert await two.words() == "upstream 'server' does not read its input"
-    wire.answer({"id": 1})
-    await one.result()
-
-
-async def test_progress_goes_to_the_request_with_its_token(link, wires, ears):
-    one = ask(link, 1, "tools/call", {"_meta": {"progressToken": "t"}})
-    two = ask(link, 2, "tools/call", {"_meta": {"progressToken": 7}})
-    wire = await wires.number(1)
-    wire.notify("notifications/progress", {"progressToken": 7, "progress": 1})
-    wire.notify("notifications/progress", {"progressToken": "unknown", "progress": 1})
-    assert ([len(one.heard), len(two.heard)], ears.methods) == ([0, 1], ["notifications/progress"])
-
-
 @pytest.mark.parametrize("method", ["notifications/message", "sampling/createMessage"])
 async def test_logs_and_questions_belong_to_the_only_request_in_flight(link, wires, ears, method):
     def say() -> None:
@@ -169,23 +116,6 @@ async def test_logs_and_questions_belong_to_the_only_request_in_flight(link, wir
     wire.answer({"id": 2})
     say()
     assert (ears.methods, len(one.heard), two.heard) == ([method, method], 1, [])
-
-
-async def test_other_notifications_belong_to_no_request(link, wires, ears):
-    answer = ask(link, 1, "tools/call")
-    (await wires.number(1)).notify("notifications/tools/list_changed")
-    assert (ears.methods, answer.heard) == (["notifications/tools/list_changed"], [])
-
-
-async def test_a_cancelled_request_is_forgotten_and_the_clients_own_notice_passed_on(link, wires):
-    answer = ask(link, 1, "tools/call")
-    wire = await wires.number(1)
-    notice = notification("notifications/cancelled", {"requestId": 1, "reason": "user", "x": 1})
-    link.cancel(answer, notice)
-    link.cancel(answer, notice)
-    wire.answer({"id": 1})
-    assert wire.raw[1:] == [notice.line]
-    assert not answer.over.is_set()
 
 
 async def test_a_request_given_up_without_a_notice_is_cancelled_in_riglms_words(link, wires):
@@ -208,19 +138,6 @@ async def test_notifications_alone_start_nothing(link, wires):
     link.send(notification("notifications/roots/list_changed"))
     await settle()
     assert wires.all == []
-
-
-async def test_a_crash_fails_what_is_in_flight_and_names_the_upstream(link, wires):
-    answers = [ask(link, number, "tools/call") for number in range(3)]
-    (await wires.number(1)).receiver.ended("was ended by signal 9")
-    for answer in answers:
-        assert await answer.words() == "upstream 'server' was ended by signal 9"
-        assert answer.failure[0] is ErrorKind.UNAVAILABLE
-
-
-async def test_a_channel_that_cannot_be_opened_fails_the_request(link, wires):
-    wires.failures.append(UpstreamUnavailableError("cannot run 'x'"))
-    assert await ask(link, 1, "initialize").words() == "upstream 'server' cannot run 'x'"
 
 
 async def test_after_a_crash_handshake_log_level_and_subscriptions_are_repeated(link, wires):
@@ -258,25 +175,6 @@ async def test_after_a_crash_handshake_log_level_and_subscriptions_are_repeated(
     second.answer(second.lines[0])
     second.answer({"id": 10}, "works")
     assert await answer.result() == "works"
-
-
-@pytest.mark.parametrize("method", ["ping", "roots/list", "elicitation/create"])
-async def test_a_restarted_server_may_ask_the_client_before_it_answers_the_repeated_handshake(
-    link, wires, ears, method
-):
-    first = await greeted(wires, link)
-    first.receiver.ended("exited with code 1")
-    answers = [ask(link, number, "tools/call") for number in (1, 2)]
-    second = await wires.number(2)
-    second.say({"jsonrpc": "2.0", "id": 5, "method": method})
-    assert ears.methods == [method]
-    link.send(jsonrpc.result(b"5", b"{}"))
-    assert second.lines[1:] == [{"jsonrpc": "2.0", "id": 5, "result": {}}]
-    second.answer(second.lines[0])
-    await settle()
-    for number, answer in enumerate(answers, 1):
-        second.answer({"id": number}, "works")
-        assert await answer.result() == "works"
 
 
 async def test_a_restarted_server_that_refuses_the_handshake_fails_the_request(link, wires):
@@ -347,26 +245,6 @@ async def test_a_server_that_answers_no_handshake_is_restarted_after_the_second(
     assert first.methods == ["initialize", "initialize"]
     assert first.closed == 1
     await link.close()
-
-
-async def test_closing_ends_what_is_in_flight_and_the_channel(link, wires, closed):
-    answer = ask(link, 1, "tools/call")
-    wire = await wires.number(1)
-    again = Answer(request(2, "tools/call"))
-    answer.on_end = lambda: link.request(again.message, again)
-    await link.close()
-    assert "before the link to it was closed" in await answer.words()
-    assert "closed" in await again.words()
-    assert (wire.closed, closed) == (1, [link])
-    assert "closed" in await ask(link, 3, "tools/call").words()
-
-
-async def test_a_pipe_has_no_place_to_resume_and_always_listens(link, wires):
-    rest = Rest()
-    link.listen(listening=True)
-    link.resume(b"7", rest)
-    assert rest.over.is_set()
-    await wait_until_async(lambda: not wires.all)
 
 
 @pytest.mark.parametrize(

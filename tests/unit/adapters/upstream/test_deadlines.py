@@ -89,16 +89,6 @@ async def test_signs_of_life_are_worth_time_but_not_for_ever():
     assert await answer.words() == "upstream 'server' did not answer tools/call within 0.2 s"
 
 
-async def test_an_answered_request_does_not_expire_and_the_clock_stops():
-    clock = Deadlines("server", HASTY)
-    answer, other = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
-    clock.remove(clock.add(answer, ignore))
-    clock.add(other, ignore)
-    await other.words()
-    assert not answer.over.is_set()
-    await wait_until_async(lambda: clock._timer is None)
-
-
 async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
     failures: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
@@ -119,33 +109,6 @@ async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
     clock.close()
     await settle()
     assert not later.over.is_set()
-
-
-async def test_pending_requests_are_found_by_key_and_by_reply():
-    pending = PendingRequests("server", HASTY, ignore)
-    one, two = Answer(request(1, "tools/call")), Answer(request(2, "tools/call"))
-    pending.sent(b"1", one)
-    assert pending.only is not None
-    assert pending.only.reply is one
-    pending.sent(b"2", two)
-    assert (pending.only, len(pending), b"1" in pending, b"3" in pending) == (None, 2, True, False)
-    assert pending.withdraw(two) == b"2"
-    assert pending.withdraw(two) is None
-    assert pending.pop(b"2") is None
-    assert pending.fail(b"2", ErrorKind.PROTOCOL, "x") is False
-    assert pending.fail(b"1", ErrorKind.PROTOCOL, "broke") is True
-    assert await one.words() == "upstream 'server' broke"
-    pending.close()
-    assert not two.over.is_set()
-
-
-async def test_a_pending_request_that_expires_is_reported_with_its_key():
-    told: list[bytes] = []
-    pending = PendingRequests("server", HASTY, lambda key, _: told.append(key))
-    answer = Answer(request(1, "tools/call"))
-    pending.sent(b"7", answer)
-    await answer.words()
-    assert (told, len(pending)) == ([b"7"], 0)
 
 
 async def test_requests_made_while_all_fail_are_not_touched():
@@ -169,20 +132,3 @@ def test_a_clock_that_is_held_stands_still_and_goes_on_from_there(monkeypatch: p
         clock.hold(on=on)
         told.append(clock())
     assert told == [100.0, 110.0, 110.0, 110.0, 115.0]
-
-
-async def test_only_the_time_of_the_given_clock_counts():
-    now = 0.0
-    clock = Deadlines("server", UpstreamTimeouts(call=900, call_max=900, clock=lambda: now))
-    answer = Answer(request(1, "tools/call"))
-    clock.add(answer, ignore)
-    now = 901.0
-    assert "did not answer tools/call within 900 s" in await answer.words()
-
-
-async def test_the_error_names_the_seconds_that_were_waited():
-    clock = Deadlines("server", UpstreamTimeouts(initialize=0.2, call=0.05, call_max=14_400))
-    answer = Answer(request(1, "initialize"))
-    waiting = clock.add(answer, ignore)
-    waiting.last = waiting.until + 1.0  # the server sent something meanwhile
-    assert await answer.words() == "upstream 'server' did not answer initialize within 0.2 s"

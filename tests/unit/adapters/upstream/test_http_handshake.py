@@ -5,14 +5,13 @@ import tracemalloc
 
 import pytest
 
-from riglm.adapters.mcp.upstream import deadlines, http_handshake
+from riglm.adapters.mcp.upstream import http_handshake
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra
-from riglm.ports.upstream import EventPosition, UpstreamLink
+from riglm.ports.upstream import UpstreamLink
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import Ears, Rest, ask, notification, settle, within
+from tests.unit.adapters.upstream.actors import Ears, ask, notification, settle, within
 from tests.unit.adapters.upstream.web import LIMIT, Handler, WebServer, cut, hold, note, reply, saying, visibility
 from tests.unit.adapters.wire.peers import Caller
 from tests.waiting import wait_until_async
@@ -23,21 +22,6 @@ CHANGED = "notifications/tools/list_changed"
 async def greet(link: UpstreamLink) -> None:
     await ask(link, "hello", "initialize").result()
     link.send(notification("notifications/initialized"))
-
-
-async def test_every_message_is_a_post_that_names_session_and_revision():
-    server = WebServer()
-    async with visibility(server, headers={"Authorization": "Bearer secret"}) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        assert await ask(link, "\u00e9", "tools/list").result() == {"was": "tools/list"}
-        assert server.methods == ["initialize", "notifications/initialized", "tools/list"]
-        first, *others = [one.headers for one in server.requests]
-        assert "mcp-session-id" not in first
-        for headers in others:
-            assert (headers["mcp-session-id"], headers["mcp-protocol-version"]) == ("s1", "2025-11-25")
-            assert headers["authorization"] == "Bearer secret"
-        assert link.resumable
 
 
 async def test_a_link_that_closes_ends_its_session_but_waits_only_so_long(monkeypatch):
@@ -117,43 +101,6 @@ async def test_a_link_that_has_nothing_to_do_takes_less_than_a_kibibyte():
     assert sum(one.size for one in ours.statistics("filename")) < 1024 * len(links)
 
 
-async def test_closing_ends_what_is_held_and_what_is_in_flight():
-    server = WebServer()
-    server.handlers["notifications/initialized"] = hold
-    server.handlers["tools/call"] = hold
-    async with visibility(server) as upstream:
-        link, other = upstream.connect(Ears()), upstream.connect(Ears())
-        await greet(link)
-        held = ask(link, 1, "tools/list")
-        flying = ask(other, 1, "tools/call")
-        await wait_until_async(lambda: "tools/call" in server.methods)
-        for one, answer in ((link, held), (other, flying)):
-            await within(one.close())
-            assert answer.failure == (
-                ErrorKind.UNKNOWN,
-                "upstream 'server' did not answer before the link to it was closed",
-            )
-            assert "cannot be asked any more" in await ask(one, 2, "tools/list").words()
-            assert (one._deliveries._kept, len(upstream.deadlines)) == (None, 1 if one is link else 0)
-
-
-async def test_a_cancelled_request_is_told_and_its_connection_let_go(monkeypatch):
-    monkeypatch.setattr(http_handshake, "_LINGER_SECONDS", 0.01)
-    server = WebServer()
-    server.handlers["tools/call"] = hold
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        answer, other = ask(link, 1, "tools/call"), ask(link, 2, "tools/call")
-        await wait_until_async(lambda: server.methods == ["tools/call"] * 2)
-        link.cancel(answer, notification("notifications/cancelled", {"requestId": 1, "reason": "user"}))
-        link.cancel(answer, None)
-        link.cancel(other, None)
-        await wait_until_async(lambda: len(server.messages) == 4)
-        reasons = sorted(str(message["params"]["reason"]) for message in server.messages[2:])
-        assert reasons == ["the client gave up", "user"]
-        await wait_until_async(lambda: link._deliveries._kept is None)
-
-
 async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
     server = WebServer()
     gate = asyncio.Event()
@@ -172,21 +119,6 @@ async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
         gate.set()
         await wait_until_async(lambda: link._deliveries._kept is None)
         assert not answer.over.is_set()
-
-
-async def test_a_request_past_its_deadline_is_cancelled_and_an_initialize_is_not(monkeypatch):
-    monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
-    server = WebServer()
-    server.handlers["tools/call"] = hold
-    server.handlers["initialize"] = hold
-    async with visibility(server, timeout_seconds=UpstreamTimeouts(call=0.1, initialize=0.1)) as upstream:
-        link = upstream.connect(Ears())
-        call, opening = ask(link, "c", "tools/call"), ask(link, "i", "initialize")
-        assert "within 0.1 s" in await call.words()
-        await opening.words()
-        await wait_until_async(lambda: "notifications/cancelled" in server.methods)
-        cancelled = [one["params"]["requestId"] for one in server.messages if "cancelled" in str(one["method"])]
-        assert cancelled == ["c"]
 
 
 def forgetting(status: int, body: bytes = b"gone") -> Handler:
@@ -346,16 +278,6 @@ async def test_what_has_no_effects_is_repeated_in_a_new_session_whatever_the_ref
         assert await ask(link, 1, "tools/list").result() == {"was": "tools/list"}
 
 
-async def test_a_session_is_opened_anew_only_once_for_a_request():
-    server = WebServer()
-    server.handlers["tools/call"] = saying(reply(b"", 404))
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        assert await ask(link, 1, "tools/call").words() == "upstream 'server' answered HTTP 404"
-        assert len(server.asked("tools/call")) == 2
-
-
 @pytest.mark.parametrize(
     ("opening", "words"),
     [
@@ -442,27 +364,6 @@ async def test_a_server_may_ask_the_client_before_it_answers_a_handshake(is_new)
         await opening.result()
 
 
-async def test_closing_while_a_session_is_opened_anew_ends_what_waits_for_it():
-    server = WebServer()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        server.handlers["tools/call"] = saying(reply(b"", 404))
-        server.handlers["initialize"] = hold
-        answer = ask(link, 1, "tools/call")
-        await wait_until_async(lambda: server.methods.count("initialize") == 2)
-        await within(link.close())
-        assert "closed" in await answer.words()
-
-
-@pytest.mark.parametrize("method", ["tools/call", "initialize"])
-async def test_an_http_error_without_a_session_is_the_answer(method):
-    server = WebServer()
-    server.handlers[method] = saying(reply(b"", 404))
-    async with visibility(server) as upstream:
-        assert "answered HTTP 404" in await ask(upstream.connect(Ears()), 1, method).words()
-
-
 async def test_an_error_about_the_request_itself_is_no_sign_of_a_forgotten_session():
     server = WebServer()
 
@@ -476,45 +377,6 @@ async def test_an_error_about_the_request_itself_is_no_sign_of_a_forgotten_sessi
         answer = ask(link, 1, "tools/call")
         assert (await answer.error())["code"] == -32602
         assert (answer.status, server.methods.count("initialize")) == (400, 1)
-
-
-async def test_failures_of_what_is_repeated_do_not_matter_to_what_is_remembered():
-    server = WebServer()
-
-    async def refuse(caller: Caller, message, asked):
-        await caller.say(reply(web.error(message)))
-
-    server.handlers["resources/subscribe"] = refuse
-    server.handlers["initialize"] = refuse
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "resources/subscribe", {"uri": "a:1"}).error()
-        await ask(link, 1, "initialize").error()
-        assert link._repeated is None
-
-
-async def test_what_the_server_says_of_its_own_accord_comes_over_a_stream_of_its_own():
-    server, opened = WebServer(), asyncio.Event()
-
-    async def stream(caller: Caller, asked):
-        opened.set()
-        await caller.say(web.STREAM % b"" + web.event(b"", "p", 5) + web.event(note(CHANGED), "7") + web.event(b"{bad"))
-        await caller.hang_up()
-
-    server.on_get = stream
-    ears = Ears()
-    async with visibility(server) as upstream:
-        link = upstream.connect(ears)
-        await greet(link)
-        link.listen(listening=True)
-        link.listen(listening=True)
-        await within(ears.news.wait())
-        assert ears.methods == [CHANGED]
-        headers = server.gets[0].headers
-        assert (headers["mcp-session-id"], headers["accept"]) == ("s1", "text/event-stream")
-        link.listen(listening=False)
-        link.listen(listening=False)
-        assert len(server.gets) == 1
 
 
 async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off():
@@ -607,47 +469,6 @@ async def test_the_stream_is_opened_anew_with_a_new_session():
         await wait_until_async(lambda: len(ears.heard) == 2)
         headers = server.gets[1].headers
         assert (headers["mcp-session-id"], "last-event-id" in headers) == ("s2", False)
-
-
-async def test_a_client_takes_up_a_stream_of_its_own():
-    server = WebServer()
-
-    async def stream(caller: Caller, asked):
-        rest = web.event(b"", "8") + web.event(note(CHANGED), "9") + web.event(b"{bad") + web.event(b"x", "10")
-        await caller.say(web.STREAM % b"" + rest + web.chunk(b"data\n\n") + web.END)
-
-    server.on_get = stream
-    rest = Rest()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        link.resume(b"7", rest)
-        await within(rest.over.wait())
-        assert server.gets[0].headers["last-event-id"] == "7"
-        assert [message.method for message in rest.heard] == [CHANGED]
-        assert rest.marks == [EventPosition(b"8"), EventPosition(b"9"), EventPosition(b"10")]
-
-
-@pytest.mark.parametrize("how", ["closed", "for too long"])
-async def test_a_stream_taken_up_does_not_outlive_its_link_or_its_time(how):
-    server = WebServer()
-
-    async def stream(caller: Caller, asked):
-        await caller.say(web.STREAM % b"")
-        await caller.hang_up()
-
-    server.on_get = stream
-    rest = Rest()
-    async with visibility(server, timeout_seconds=UpstreamTimeouts(call_max=0.05)) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        link.resume(b"7", rest)
-        if how == "closed":
-            await wait_until_async(lambda: len(server.gets) == 1)
-            await link.close()
-            assert link._deliveries._kept is None
-        else:
-            await within(rest.over.wait())
 
 
 async def test_the_eras_are_forgotten_when_the_server_cuts_the_connection():

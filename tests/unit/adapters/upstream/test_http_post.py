@@ -1,4 +1,3 @@
-import asyncio
 import json
 
 import pytest
@@ -7,7 +6,7 @@ from riglm.adapters.mcp.upstream import http_post
 from riglm.domain.invocation import ErrorKind
 from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import Answer, Ears, ask, notification, request, within
+from tests.unit.adapters.upstream.actors import Ears, ask, notification, within
 from tests.unit.adapters.upstream.web import (
     ANSWER,
     LIMIT,
@@ -64,16 +63,6 @@ async def test_a_connection_that_breaks_after_the_answer_is_let_go():
         link = upstream.connect(Ears())
         await ask(link, 1, "tools/call").result()
         await wait_until_async(lambda: link._deliveries._kept is None)
-
-
-async def test_an_answer_passes_byte_for_byte_whatever_its_status():
-    line = b'{"x-vendor":1.50, "jsonrpc":"2.0","id":1,"result":{"a": [ ]}}'
-    server = WebServer()
-    server.handlers["tools/call"] = saying(reply(line, 201))
-    async with visibility(server) as upstream:
-        answer = ask(upstream.connect(Ears()), 1, "tools/call")
-        await answer.result()
-        assert (answer.message_back.line, answer.status) == (line, 201)
 
 
 @pytest.mark.parametrize(
@@ -371,17 +360,6 @@ async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off_and_not_asked
         assert len(answer.heard) == 1
 
 
-async def test_a_client_that_can_take_up_a_stream_is_left_to_do_so():
-    server = WebServer()
-    server.handlers["tools/call"] = streaming(web.event(b"", "7", 1))
-    async with visibility(server) as upstream:
-        answer = Answer(request(1, "tools/call"), resumable=True)
-        upstream.connect(Ears()).request(answer.message, answer)
-        await within(answer.over.wait())
-        assert answer.was_interrupted
-        assert (answer.marks, server.gets) == ([EventPosition(b"7", 1)], [])
-
-
 async def test_a_stream_that_breaks_again_and_again_is_an_error(monkeypatch):
     monkeypatch.setattr(http_post, "_MAX_RESUMPTIONS", 3)
     server = WebServer()
@@ -409,20 +387,6 @@ async def test_a_stream_that_cannot_be_taken_up_is_no_reason_to_run_the_request_
         await ask(link, 0, "initialize").result()
         assert "answered HTTP 404" in await ask(link, 1, "tools/call").words()
         assert server.methods.count("tools/call") == 1
-
-
-async def test_a_closed_link_takes_no_stream_up(monkeypatch):
-    server = WebServer()
-    server.handlers["tools/call"] = streaming(web.event(b"", "7", 10_000_000))
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        answer = ask(link, 1, "tools/call")
-        await wait_until_async(lambda: any(post._timer for post in link._posts.values()))
-        [post] = link._posts.values()
-        assert post._timer.when() - asyncio.get_running_loop().time() <= 30
-        await link.close()
-        assert "closed" in await answer.words()
-        assert post._timer.cancelled()
 
 
 async def test_a_cut_connection_fails_what_may_have_effects_and_repeats_the_rest_once():

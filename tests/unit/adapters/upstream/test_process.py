@@ -108,58 +108,12 @@ def reaper():
     reaper.close()
 
 
-async def test_lines_pass_both_ways_with_environment_and_directory(reaper, tmp_path):
-    async with Running(reaper, env={"SHOWN": "yes"}, cwd=str(tmp_path)) as running:
-        running.notify("hello", identifier="a")
-        heard = await running.hear()
-        assert heard["id"] == "a"
-        assert (heard["result"]["env"], heard["result"]["cwd"]) == ("yes", str(tmp_path))
-    assert running.gone == [running.child]
-    assert not running.hearing.end.done(), "riglm closed it, so it has no end to tell of"
-
-
-@pytest.mark.parametrize("command", [("/no/such/program",), (SCRIPT,)])
-async def test_a_command_that_cannot_be_run_is_named(reaper, command):
-    running = Running(reaper, command=command)
-    with pytest.raises(UpstreamUnavailableError, match=f"cannot run '{command[0]}'"):
-        await running.child.start()
-    assert running.gone == [running.child]
-    await running.child.close()
-
-
-async def test_blank_lines_and_line_endings_are_left_out_and_broken_characters_replaced(reaper):
-    async with Running(reaper) as running:
-        running.notify("raw", hex=b'\r\n \n{"id":1,"result":"\xff\xe2\x82"}\r\n'.hex())
-        assert await within(running.hearing.lines.get()) == '{"id":1,"result":"\ufffd\ufffd"}'.encode()
-
-
-async def test_a_message_that_fails_inside_riglm_does_not_hold_up_the_next(reaper, caplog):
-    async with Running(reaper) as running:
-        received = running.hearing.received
-
-        def fail_once(message: Message) -> None:
-            running.hearing.received = received
-            raise UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates not allowed")
-
-        running.hearing.received = fail_once
-        running.notify("raw", hex=b'{"id":1,"result":{}}\n{"id":2,"result":{}}\n'.hex())
-        assert (await running.hear())["id"] == 2
-    assert "a message of a server failed inside riglm" in caplog.text
-
-
 async def test_what_a_child_says_before_it_goes_is_heard_before_its_end(reaper):
     async with Running(reaper, limit=4_000_000) as running:
         running.notify("answer and die", size=2_000_000)
         assert len((await running.hear())["result"]) == 2_000_000
         assert await running.ended() == "exited with code 0"
         assert running.child.is_missing
-
-
-async def test_a_last_line_without_a_newline_counts(reaper):
-    async with Running(reaper) as running:
-        running.notify("die in the middle")
-        assert (await running.hear())["result"] == "no newline"
-        await running.ended()
 
 
 async def test_what_a_child_says_on_standard_error_reaches_no_client_and_the_log_only_at_debug(reaper, caplog):
@@ -169,15 +123,6 @@ async def test_what_a_child_says_on_standard_error_reaches_no_client_and_the_log
         words = await running.ended()
     assert words == "exited with code 3; riglm's log has its standard error with `logging.level: debug`"
     assert "my last words" not in str([vars(record) for record in caplog.records])
-
-
-async def test_the_log_has_all_of_standard_error_at_debug(reaper, caplog):
-    caplog.set_level(logging.DEBUG)
-    async with Running(reaper) as running:
-        running.notify("die", code=3)
-        await running.ended()
-    said = [(record.upstream, record.line) for record in caplog.records if record.msg == "stderr"]
-    assert said == [("server", "a traceback"), ("server", "my last words")]
 
 
 @pytest.mark.parametrize("method", ["initialize", "server/discover"])
@@ -300,17 +245,6 @@ async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(reaper):
         assert running.child._stdin.get_write_buffer_size() <= 5 * LIMIT
 
 
-async def test_another_can_take_over_what_the_child_says(reaper):
-    async with Running(reaper) as running:
-        other = Hearing()
-        running.child.hand_over(other)
-        running.notify("hello")
-        await within(other.lines.get())
-        running.notify("die", code=0)
-        await within(other.end)
-        assert running.hearing.lines.empty()
-
-
 async def test_a_start_that_is_given_up_leaves_no_process(reaper):
     for steps in range(6):
         running = Running(reaper, "stubborn")
@@ -324,30 +258,6 @@ async def test_a_start_that_is_given_up_leaves_no_process(reaper):
         else:
             await within(running.child.close())
         await wait_until_async(lambda running=running: not running.child._group or not alive(running.child._group))
-
-
-async def test_a_child_that_was_not_started_can_be_closed(reaper):
-    await Running(reaper).child.close()
-
-
-async def test_a_child_that_dies_while_it_is_closed_is_closed(reaper):
-    running = Running(reaper)
-    async with running:
-        running.notify("die", code=1)
-    assert running.gone == [running.child]
-
-
-async def test_many_children_leave_no_file_and_no_process(reaper):
-    async with Running(reaper) as first:
-        first.notify("hello")
-        await first.hear()
-    files, processes = psutil.Process().num_fds(), psutil.Process().children()
-    for _ in range(5):
-        async with Running(reaper) as running:
-            running.notify("die", code=1)
-            await running.ended()
-    assert psutil.Process().num_fds() == files
-    assert psutil.Process().children() == processes
 
 
 WATCHER = """
@@ -391,14 +301,6 @@ def test_a_guardian_that_cannot_start_is_logged_and_does_not_stop_anything(monke
     reaper.release(1)
     reaper.close()
     assert "children are not watched" in caplog.text
-
-
-def test_without_a_child_there_is_no_guardian():
-    before = psutil.Process().children()
-    reaper = ProcessReaper()
-    reaper.release(5)
-    assert psutil.Process().children() == before
-    reaper.close()
 
 
 async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its_end(reaper):

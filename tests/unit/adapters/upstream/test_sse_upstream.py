@@ -9,9 +9,8 @@ from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.upstream.sse import SseUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
-from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, request, settle, within
+from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, settle, within
 from tests.unit.adapters.wire.peers import Caller, serving
 from tests.waiting import wait_until_async
 
@@ -100,48 +99,6 @@ async def visibility(server: OldServer, *, timeout_seconds: UpstreamTimeouts = Q
             await within(client.close())
 
 
-async def test_messages_go_up_by_post_and_answers_come_down_the_stream():
-    server = OldServer()
-    async with visibility(server, headers={"Authorization": "Bearer secret"}) as upstream:
-        link = upstream.connect(Ears())
-        assert server.streams == []
-        assert await ask(link, "\u00e9", "tools/call").result() == {"was": "tools/call"}
-        assert server.paths == ["/messages?session=1"]
-        assert [head["authorization"] for head in server.heads] == ["Bearer secret"] * 2
-        assert server.heads[0]["accept"] == "text/event-stream"
-
-
-async def test_what_the_server_says_of_its_own_accord_is_heard():
-    server = OldServer()
-    async with visibility(server) as upstream:
-        ears = Ears()
-        await ask(upstream.connect(ears), 1, "initialize").result()
-        await server.event("", name="ping")
-        await server.event('{"jsonrpc":"2.0","method":"notifications/foreign"}', name="other")
-        await server.event("/elsewhere", name="endpoint")
-        await server.event('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
-        await within(ears.news.wait())
-        assert ears.methods == ["notifications/tools/list_changed"]
-
-
-async def test_the_transport_knows_the_handshake_alone_and_its_stateless_link_stays_idle():
-    server = OldServer()
-    async with visibility(server) as upstream:
-        assert (upstream.supports(ProtocolEra.MODERN), upstream.supports(ProtocolEra.HANDSHAKE)) == (False, True)
-        upstream.learned(ProtocolEra.MODERN, supported=True)
-        assert upstream.supports(ProtocolEra.MODERN) is False
-        link = upstream.stateless(Ears())
-        for told in ("notifications/initialized", "notifications/cancelled"):
-            link.send(notification(told))
-        await settle()
-        assert server.streams == []
-
-
-async def test_whoever_asks_the_stateless_link_nevertheless_is_answered():
-    async with visibility(OldServer()) as upstream:
-        assert await ask(upstream.stateless(Ears()), 1, "ping").result() == {"was": "ping"}
-
-
 @pytest.mark.parametrize("endpoint", ["messages/x", "?session=2", "http://127.0.0.1:{port}/other"])
 async def test_the_endpoint_may_be_relative(endpoint):
     server = OldServer()
@@ -208,34 +165,6 @@ async def test_a_stream_that_ends_before_its_endpoint_is_an_error():
         assert "closed its event stream" in await answer.words()
 
 
-async def test_closing_while_the_endpoint_is_awaited_lets_the_stream_go():
-    server = OldServer()
-    server.endpoint = ""
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        answer = ask(link, 1, "ping")
-        await wait_until_async(lambda: len(server.streams) == 1)
-        await within(link.close())
-        assert answer.failure is not None
-        await within(upstream.served.settle())
-
-
-async def test_a_broken_stream_fails_what_is_in_flight_and_is_opened_again_with_the_handshake():
-    server = OldServer()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "initialize").result()
-        link.send(notification("notifications/initialized"))
-        server.answers = False
-        answer = ask(link, 2, "tools/call")
-        await wait_until_async(lambda: "tools/call" in server.methods)
-        server.streams[0].reset()
-        assert "lost its event stream" in await answer.words()
-        server.answers = True
-        assert await ask(link, 3, "tools/list").result() == {"was": "tools/list"}
-        assert server.methods[-3:] == ["initialize", "notifications/initialized", "tools/list"]
-
-
 async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
     server = OldServer()
     server.gates["notifications/initialized"] = asyncio.Event()
@@ -269,20 +198,6 @@ async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_e
         for gate in server.gates.values():
             gate.set()
         await ask(link, 3, "tools/list").result()
-
-
-async def test_closing_while_the_rest_is_held_leaves_no_timer():
-    server = OldServer()
-    server.gates["notifications/initialized"] = asyncio.Event()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "initialize").result()
-        link.send(notification("notifications/initialized"))
-        answer = ask(link, 2, "tools/list")
-        channel = link._line._channel
-        await link.close()
-        assert channel._holding.cancelled()
-        assert "closed" in await answer.words()
 
 
 @pytest.mark.parametrize(
@@ -390,33 +305,3 @@ async def test_a_message_over_the_limit_ends_the_stream_which_is_opened_again():
         assert f"over the limit of {LIMIT} bytes" in await answer.words()
         server.answers = True
         await ask(link, 2, "tools/call").result()
-
-
-async def test_clients_can_share_a_stream():
-    server = OldServer()
-    async with visibility(server, sharing="shared") as upstream:
-        links = [upstream.connect(Ears()) for _ in range(3)]
-        for link in links:
-            await ask(link, 1, "initialize").result()
-            link.send(notification("notifications/initialized"))
-        answers = [ask(link, 1, "tools/call") for link in links]
-        for answer in answers:
-            await answer.result()
-        assert len(server.streams) == 1
-        assert server.methods.count("initialize") == 1
-
-
-async def test_a_closed_link_leaves_no_connection_of_its_own():
-    server = OldServer()
-    server.gates["tools/call"] = asyncio.Event()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        answer = ask(link, 1, "tools/call")
-        await wait_until_async(lambda: server.methods == ["tools/call"])
-        channel = link._line._channel
-        await within(link.close())
-        assert "closed" in await answer.words()
-        channel.write(request(2, "tools/call").line)
-        channel.end()
-        await wait_until_async(server.streams[0].writer.is_closing)
-        assert channel._posts == {}

@@ -66,15 +66,6 @@ async def refused_modern(one: StdioUpstream) -> int:
     return next(child.pid for child in psutil.Process().children() if SCRIPT in child.cmdline())
 
 
-@pytest.mark.parametrize("is_modern", [False, True])
-async def test_a_process_that_was_started_early_is_that_of_the_first_client(upstream, is_modern):
-    one = upstream()
-    await one.start_early()
-    [early] = [child.pid for child in psutil.Process().children() if SCRIPT in child.cmdline()]
-    assert await pid(one.stateless(Ears()) if is_modern else one.connect(Ears())) == early
-    assert await pid(one.connect(Ears()), 2) != early
-
-
 async def test_a_process_that_was_started_early_and_ended_is_replaced(upstream):
     one = upstream()
     await one.start_early()
@@ -82,13 +73,6 @@ async def test_a_process_that_was_started_early_and_ended_is_replaced(upstream):
     early.kill()
     await wait_until_async(lambda: one._early[0].is_missing)
     assert await pid(one.connect(Ears())) != early.pid
-
-
-async def test_a_command_that_cannot_be_run_fails_at_the_first_request(upstream):
-    one = upstream(command=("/no/such/program",))
-    await one.start_early()
-    with pytest.raises(AssertionError, match="cannot run"):
-        await pid(one.connect(Ears()))
 
 
 async def test_nothing_runs_before_the_first_request(upstream):
@@ -99,24 +83,6 @@ async def test_nothing_runs_before_the_first_request(upstream):
     link.send(notification("notifications/initialized"))
     assert psutil.Process().children() == before
     await link.close()
-
-
-@pytest.mark.parametrize("sharing", ["auto", "session"])
-async def test_each_client_has_a_process_of_its_own(upstream, sharing):
-    one = upstream(sharing=sharing)
-    links = [one.connect(Ears()) for _ in range(3)]
-    assert len({await pid(link) for link in links}) == 3
-    for link in links:
-        await link.close()
-    assert one._links == {}
-
-
-async def test_all_of_the_modern_era_share_one_process(upstream):
-    one = upstream("modern")
-    first, second = one.stateless(Ears()), one.stateless(Ears())
-    assert first is second
-    assert await pid(first) == await pid(second)
-    assert await pid(one.connect(Ears())) != await pid(first)
 
 
 async def test_a_client_too_many_is_told_so_until_another_leaves(upstream):
@@ -296,24 +262,6 @@ async def test_a_process_that_dies_of_the_handshake_after_the_question_is_replac
     assert await pid(link) != probed
 
 
-async def test_closing_while_another_process_takes_the_place_of_a_harmed_one_leaves_nothing(upstream, monkeypatch):
-    starting = asyncio.Event()
-
-    async def start(*_: object, **__: object) -> None:
-        starting.set()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(stdio, "_PROOF_SECONDS", 0.1)
-    one = upstream("mute")
-    await refused_modern(one)
-    monkeypatch.setattr(one, "_start", start)
-    link = one.connect(Ears())
-    answer = ask(link, 1, "initialize")
-    await within(starting.wait())
-    await within(link.close())
-    assert answer.failure is not None
-
-
 async def test_a_process_that_understood_the_modern_era_is_not_used_for_the_handshake(upstream):
     one = upstream("modern")
     link = one.stateless(Ears())
@@ -322,16 +270,6 @@ async def test_a_process_that_understood_the_modern_era_is_not_used_for_the_hand
     modern = await pid(link)
     assert await pid(one.connect(Ears())) != modern
     assert await pid(link) == modern
-
-
-async def test_closing_while_the_spare_process_is_tried_leaves_nothing(upstream):
-    one = upstream("mute")
-    await refused_modern(one)
-    link = one.connect(Ears())
-    answer = ask(link, 1, "initialize")
-    await wait_until_async(lambda: one._stateless is not None and one._stateless._line._channel is None)
-    await within(link.close())
-    assert answer.failure is not None
 
 
 async def test_what_was_learned_of_the_eras_is_forgotten_when_a_process_crashes_and_not_before(upstream):
@@ -345,39 +283,3 @@ async def test_what_was_learned_of_the_eras_is_forgotten_when_a_process_crashes_
     assert one.supports(ProtocolEra.MODERN) is True
     await ask(link, 1, "die", {"code": 1}).words()
     assert one.supports(ProtocolEra.MODERN) is None
-
-
-async def test_closing_ends_every_process_and_what_is_in_flight(upstream):
-    one = upstream(max_processes=1)
-    links = [one.connect(Ears()), one.connect(Ears()), one.stateless(Ears())]
-    for link in links:
-        await ask(link, 1, "initialize").result()
-    answers = [ask(link, 2, "hang") for link in links]
-    await within(one.close())
-    for answer in answers:
-        assert "closed" in await answer.words()
-    for link in links[:2]:
-        await link.close()
-
-
-async def test_after_half_an_answer_the_next_request_finds_a_new_process(upstream):
-    one = upstream()
-    link = one.connect(Ears())
-    before = await pid(link)
-    for _ in range(5):
-        assert await ask(link, 1, "die in half an answer").words() == "upstream 'server' exited with code 0"
-        assert await pid(link, 2) != before
-        next(iter(one._links))._line._failures = 0
-
-
-async def test_many_crashes_leave_no_process_and_no_file(upstream):
-    one = upstream()
-    link = one.connect(Ears())
-    await greet(link)
-    files = psutil.Process().num_fds()
-    for _ in range(10):
-        await ask(link, 2, "kill").words()
-        await pid(link)
-        next(iter(one._links))._line._failures = 0
-    await wait_until_async(lambda: psutil.Process().num_fds() == files)
-    assert len(one._running) == 1

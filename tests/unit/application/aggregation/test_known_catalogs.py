@@ -9,7 +9,6 @@ from riglm.application.forwarding import catalogs
 from riglm.application.forwarding.catalogs import KnownCatalogs
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import MAX_CATALOG_BYTES
 from riglm.domain.upstream import UpstreamSpec
@@ -44,50 +43,6 @@ def steady(name, *names, **more):
 
 
 # --- the handshake era ---
-
-
-async def test_a_later_start_waits_for_no_server():
-    stage, greeting = await later(steady("a", "t"), steady("b", "u"))
-    assert greeting["capabilities"] == {"tools": {"listChanged": True}}
-    assert greeting["instructions"] == "# a\na!\n\n# b\nb!"
-    async with asyncio.timeout(WAIT_SECONDS):
-        answer = await stage.ask("tools/list")
-        assert bytes(answer.result) == b'{"tools":[{"name":"a__t"},{"name":"b__u"}]}'
-        assert bytes((await stage.ask("prompts/list")).result) == b'{"prompts":[]}'
-    assert stage.records.shown == [("a__t", "b__u")]
-    for name in "ab":
-        (await stage.link(name).next("initialize")).result(opened("tools"))
-        await stage.link(name).next("tools/list")
-    await stage.conversation.close()
-    assert stage.channel.told == [], "the servers' lists are as they were"
-
-
-async def test_a_server_that_has_changed_is_corrected_once():
-    stage, _ = await later(steady("a", "t"), steady("b", "u"))
-    stage.servers["a"].answers["tools/list"] = tools("t", "new")
-    assert await stage.names() == ["a__t", "b__u"]
-    assert await stage.names() == ["a__t", "b__u"]
-    for name in "ab":
-        (await stage.link(name).next("initialize")).result(opened("tools", instructions=f"{name}!"))
-    assert await stage.told(1) == [TOOLS_CHANGED]
-    assert await stage.names() == ["a__t", "a__new", "b__u"]
-    assert [bytes(each.tools) for each in stage.records.catalogs] == [b'[{"name":"t"},{"name":"new"}]']
-    await asyncio.sleep(0)
-    await stage.conversation.close()
-    assert stage.channel.told == [TOOLS_CHANGED]
-
-
-@pytest.mark.parametrize("failure", [ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE])
-async def test_the_tools_of_a_server_that_cannot_be_opened_are_withdrawn(failure, caplog):
-    stage, _ = await later(steady("a", "t"), steady("b", "u"))
-    assert await stage.names() == ["a__t", "b__u"]
-    (await stage.link("a").next("initialize")).result(opened("tools"))
-    (await stage.link("b").next("initialize")).reply.failed(failure, "b is down")
-    assert await stage.told(1) == [TOOLS_CHANGED]
-    assert await stage.names() == ["a__t"]
-    assert [(record.upstream, record.reason) for record in caplog.records] == [("b", "b is down")]
-    await stage.conversation.close()
-    assert stage.channel.told == [TOOLS_CHANGED]
 
 
 async def test_the_tools_of_a_server_that_cannot_list_them_are_withdrawn(caplog):
@@ -164,16 +119,6 @@ async def later_modern(*servers):
     await first.modern.close()
     again = [modern(each.spec.name, **{"server/discover": held, "tools/list": held}) for each in servers]
     return test_modern.Stage(*again, catalogs=first.records.catalogs, grace=3600.0, longest_list=3600.0)
-
-
-async def test_a_later_start_of_the_modern_era_waits_for_no_server():
-    stage = await later_modern(modern("a", "t"), modern("b", "u"))
-    async with asyncio.timeout(WAIT_SECONDS):
-        assert jsonrpc.plain((await stage.ask("server/discover")).result)["capabilities"] == {
-            "tools": {"listChanged": True}
-        }
-        assert await stage.names() == ["a__t", "b__u"]
-    await stage.modern.close()
 
 
 @pytest.mark.parametrize("changed", [True, False])

@@ -1,7 +1,6 @@
 """Several servers as one, for clients of the modern era."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -9,7 +8,7 @@ from riglm.application.aggregation import merged_subscription, upstream_lists
 from riglm.application.aggregation.merged_lists import MergedListCache
 from riglm.application.aggregation.modern_handler import MultiServerModernHandler
 from riglm.domain import jsonrpc, request_params
-from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra, Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, World, asks, listed, tools
@@ -80,28 +79,6 @@ def call(name, more=b""):
 # --- discovery and the era ---
 
 
-async def test_what_all_servers_can_do_is_said_as_one(two):
-    two.servers["b"].answers["server/discover"] = jsonrpc.encode(
-        {**DISCOVERED, "capabilities": {"resources": {"subscribe": True}}, "instructions": "Be kind."}
-    )
-    found = jsonrpc.plain((await two.ask("server/discover")).result)
-    assert found["capabilities"] == {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
-    assert found["supportedVersions"] == ["2026-07-28"]
-    assert found["instructions"] == "# b\nBe kind."
-    assert (found["resultType"], found["ttlMs"], found["cacheScope"]) == ("complete", 0, "private")
-    (asked,) = two.link("a").asked
-    assert bytes(asked.message.params) == b"{%b}" % META
-
-
-@pytest.mark.parametrize("answer", [held, lambda asked: asked.dies()], ids=["slow", "down"])
-async def test_a_server_that_does_not_say_what_it_can_may_have_anything(two, answer):
-    two.servers["b"].answers["server/discover"] = answer
-    found = jsonrpc.plain((await two.ask("server/discover")).result)
-    changing = {"listChanged": True}
-    assert found["capabilities"] == {"tools": changing, "prompts": changing, "resources": changing}
-    assert "instructions" not in found
-
-
 async def test_one_server_of_the_handshake_sends_all_clients_to_it():
     stage = Stage(server("a"), server("b", modern=False))
     sink, _ = stage.send(1, "tools/list")
@@ -111,28 +88,6 @@ async def test_one_server_of_the_handshake_sends_all_clients_to_it():
     assert b'"code":-32022' in line
     assert b'"requested":"2026-07-28"' in line
     assert stage.link("a").asked == []
-
-
-async def test_the_era_of_every_server_is_found_out_once():
-    stage = Stage(server("a", "t", modern=None), server("b", "u", modern=None))
-    assert await stage.names() == ["a__t", "b__u"]
-    assert await stage.names() == ["a__t", "b__u"]
-    assert [server.eras for server in stage.servers.values()] == [{ProtocolEra.MODERN: True}] * 2
-    assert [stage.link(name).methods.count("server/discover") for name in "ab"] == [1, 1]
-    await stage.modern.close()
-
-
-async def test_all_servers_are_asked_for_their_era_at_once_and_requests_wait_for_all():
-    stage = Stage(*(server(name, "t", modern=None, **{"server/discover": held}) for name in "ab"), grace=5.0)
-    sinks = [stage.send(number, "tools/list")[0] for number in (1, 2)]
-    for name in "ab":
-        asked = await stage.link(name).next("server/discover")
-        assert [sink.got for sink in sinks] == [[], []]
-        asked.result(jsonrpc.encode({"supportedVersions": ["2026-07-28"]}))
-    for sink in sinks:
-        assert (await sink.answer()).result
-    assert [stage.link(name).methods for name in "ab"] == [["server/discover", "tools/list"]] * 2
-    await stage.modern.close()
 
 
 async def test_requests_wait_once_for_a_server_that_does_not_say_its_era():
@@ -237,113 +192,7 @@ async def test_no_list_is_kept_for_longer_than_a_day(two, monkeypatch):
     assert len(two.link("a").asked) == 2
 
 
-async def test_many_clients_that_ask_at_once_make_one_request(two):
-    two.servers["a"].answers["tools/list"] = held
-    sinks = [two.send(1, "tools/list", principal=f"p{number}")[0] for number in range(20)]
-    (await two.link("a").next("tools/list")).result(tools("t", **FRESH))
-    for sink in sinks:
-        assert jsonrpc.members((await sink.answer()).result)["tools"]
-    assert len(two.link("a").asked) == 1
-
-
-async def test_a_slow_list_hides_nobody_and_nobody_waits_for_it_twice_however_much_later(monkeypatch):
-    slow = server("b", "t", **{"tools/list": held})
-    stage = Stage(server("a", "t"), slow, grace=0.05)
-    assert await stage.names() == ["a__t"]
-    monkeypatch.setattr("time.monotonic", lambda real=time.monotonic: real() + 3600.0)
-    assert await stage.names() == ["a__t"]
-    (await stage.link("b").next("tools/list")).result(tools("t", **FRESH))
-    slow.answers["tools/list"] = tools("t", **FRESH)
-    async with asyncio.timeout(WAIT_SECONDS):
-        while await stage.names() != ["a__t", "b__t"]:
-            pass
-    await stage.modern.close()
-
-
-async def test_a_list_that_fails_is_neither_empty_nor_forgotten(two, monkeypatch):
-    monkeypatch.setattr(upstream_lists, "MAX_TTL_SECONDS", 0.0)
-    assert await two.names() == ["a__t", "a__u", "b__t"]
-    two.servers["b"].answers["tools/list"] = lambda asked: asked.error(-32603)
-    assert await two.names() == ["a__t", "a__u", "b__t"]
-    two.servers["b"].answers["tools/list"] = lambda asked: asked.error(-32601)
-    assert await two.names() == ["a__t", "a__u"]
-
-
-async def test_while_nothing_is_known_everybody_waits(two):
-    two.servers["a"].answers["tools/list"] = two.servers["b"].answers["tools/list"] = held
-    sink, _ = two.send(1, "tools/list")
-    (await two.link("a").next("tools/list")).dies()
-    (await two.link("b").next("tools/list")).result(tools("t"))
-    assert b'"name":"b__t"' in (await sink.answer()).line
-
-
-async def test_when_no_list_can_be_had_it_is_an_error(two):
-    for each in two.servers.values():
-        each.answers["tools/list"] = lambda asked: asked.dies()
-    answer = await two.ask("tools/list")
-    assert jsonrpc.plain(answer.error) == {"code": -32000, "message": "no upstream has a list: 'a', 'b' did not answer"}
-
-
-async def test_a_list_that_changes_while_it_is_on_its_way_is_asked_for_again(two):
-    two.servers["a"].answers["tools/list"] = held
-    sink, _ = two.send(1, "tools/list")
-    first = await two.link("a").next("tools/list")
-    two.modern._lists.forget("a", ("tools/list",))
-    first.result(tools("old", **FRESH))
-    (await two.link("a").next("tools/list", 2)).result(tools("new", **FRESH))
-    assert b'"name":"a__new"' in (await sink.answer()).line
-    await two.names()
-    assert len(two.link("a").asked) == 2
-
-
-async def test_a_list_that_never_stops_changing_is_not_kept(two):
-    def changing(asked):
-        two.modern._lists.forget("a", ("tools/list",))
-        asked.result(tools("t", **FRESH))
-
-    two.servers["a"].answers["tools/list"] = changing
-    await two.names()
-    await two.names()
-    assert len(two.link("a").asked) == 4
-
-
-async def test_other_lists_are_joined_too(two):
-    two.servers["a"].answers["resources/list"] = listed("resources", "uri", "note://1")
-    two.servers["b"].answers["resources/list"] = lambda asked: asked.error(-32601)
-    answer = await two.ask("resources/list")
-    assert jsonrpc.plain(jsonrpc.members(answer.result)["resources"]) == [{"uri": "note://1"}]
-
-
 # --- calls ---
-
-
-async def test_a_call_goes_to_its_server_under_its_own_name_and_comes_back_as_it_is(two):
-    await two.names()
-    sink, _ = two.send(7, "tools/call", call(b"b__t"))
-    asked = await two.link("b").next("tools/call")
-    assert asked.message.line == (
-        b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"n" : 1.0},%b}}' % META
-    )
-    assert asked.reply.headers == {}
-    asked.says(b'{"method":"notifications/progress","x": 1.0}')
-    asked.reply.replied(jsonrpc.decode(b'{"id":7,"result":{"content": [ ]},"vendor":1.50}'))
-    assert [each[1] for each in sink.got] == [
-        b'{"method":"notifications/progress","x": 1.0}',
-        b'{"id":7,"result":{"content": [ ]},"vendor":1.50}',
-    ]
-    assert two.link("a").of("tools/call") == []
-    assert two.records.calls == [("b__t", "b", None, DiscoveryMethod.LISTED)]
-    assert two.modern._owners == {}
-
-
-async def test_a_first_call_waits_for_the_list_of_its_server_and_no_other(two):
-    two.servers["b"].answers["tools/list"] = held
-    sink, _ = two.send(7, "tools/call", call(b"a__t"))
-    (await two.link("a").next("tools/call")).result()
-    await sink.answer()
-    assert two.link("a").methods == ["tools/list", "tools/call"]
-    assert two.link("b").asked == []
-    assert two.modern.input_schema("a__t") is None
 
 
 async def test_a_schema_is_known_by_the_name_that_clients_use(two):
@@ -353,80 +202,7 @@ async def test_a_schema_is_known_by_the_name_that_clients_use(two):
     assert two.modern.input_schema("t") is None
 
 
-async def test_a_server_that_has_no_list_still_gets_its_calls(two):
-    two.servers["a"].answers["tools/list"] = lambda asked: asked.dies()
-    sink, _ = two.send(7, "tools/call", call(b"a__hidden"))
-    (await two.link("a").next("tools/call")).result()
-    assert (await sink.answer()).result
-    assert two.records.calls == [("a__hidden", "a", None, DiscoveryMethod.NAMED)]
-
-
-async def test_an_unknown_tool_is_looked_for_and_refused(two):
-    answer = await two.ask("tools/call", call(b"nobody"))
-    assert jsonrpc.plain(answer.error) == {"code": -32602, "message": "Unknown tool: nobody"}
-    assert two.records.calls == [("nobody", "", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)]
-
-
-async def test_a_name_that_only_a_list_tells_is_found_in_it():
-    stage = Stage(server("a", "t"), server("b", "u"), naming="none")
-    sink, _ = stage.send(7, "tools/call", call(b"u"))
-    (await stage.link("b").next("tools/call")).result()
-    assert (await sink.answer()).result
-    await stage.modern.close()
-
-
-async def test_an_unknown_method_is_offered_until_a_server_knows_it(two):
-    two.servers["a"].answers["vendor/x"] = lambda asked: asked.error(-32601)
-
-    def answer(asked):
-        asked.says(b'{"method":"notifications/message"}')
-        asked.result(b'{"y":1.50}')
-
-    two.servers["b"].answers["vendor/x"] = answer
-    assert bytes((await two.ask("vendor/x")).result) == b'{"y":1.50}'
-
-
-async def test_input_that_is_required_comes_from_and_goes_to_the_server_that_asked(two):
-    asked_for = b'{"resultType":"input_required","inputRequests":{"k":{"method":"roots/list"}},"requestState":"s"}'
-    two.servers["b"].answers["tools/call"] = asked_for
-    assert bytes((await two.ask("tools/call", call(b"b__t"))).result) == asked_for
-    await two.ask("tools/call", call(b"b__t", b',"inputResponses":{"k":{"roots":[ ]}},"requestState":"s"'))
-    assert b'"inputResponses":{"k":{"roots":[ ]}},"requestState":"s"' in two.link("b").asked[-1].message.line
-
-
 # --- giving up ---
-
-
-async def test_a_request_that_is_given_up_is_given_up_where_it_is_and_answered_no_more(two):
-    await two.names()
-    sink, in_flight = two.send(7, "tools/call", call(b"a__t"))
-    asked = await two.link("a").next("tools/call")
-    notice = jsonrpc.notification("notifications/cancelled", b'{"requestId":7}')
-    two.modern.cancel(in_flight, notice)
-    two.modern.cancel(in_flight, notice)
-    asked.result()
-    assert two.link("a").cancelled == [(b"7", notice.line)]
-    assert sink.got == []
-    assert two.records.calls == [("a__t", "a", ErrorKind.CANCELLED, DiscoveryMethod.LISTED)]
-
-
-async def test_a_request_that_is_given_up_at_once_reaches_no_server(two):
-    sink, in_flight = two.send(7, "tools/call", call(b"a__t"))
-    two.modern.cancel(in_flight)
-    await two.names()
-    assert two.link("a").of("tools/call") == []
-    assert sink.got == []
-
-
-async def test_a_call_that_was_given_up_while_its_server_was_looked_for_is_never_made(two):
-    two.servers["a"].answers["tools/list"] = held
-    sink, in_flight = two.send(7, "tools/call", call(b"a__t"))
-    listing = await two.link("a").next("tools/list")
-    two.modern.cancel(in_flight)
-    listing.result(tools("t", **FRESH))
-    assert await two.names() == ["a__t", "b__t"]
-    assert two.link("a").of("tools/call") == []
-    assert sink.got == []
 
 
 async def test_a_cancellation_of_one_client_reaches_no_server_by_its_number(two):
@@ -434,29 +210,6 @@ async def test_a_cancellation_of_one_client_reaches_no_server_by_its_number(two)
     two.modern.handle_notification(jsonrpc.notification("vendor/told", b'{"x":1.0}'))
     for name in "ab":
         assert two.link(name).sent == [b'{"jsonrpc":"2.0","method":"vendor/told","params":{"x":1.0}}']
-
-
-async def test_riglm_refuses_requests_of_servers_in_the_modern_era_in_place_of_a_client(two):
-    two.link("a").says(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
-    two.link("a").says(b'{"jsonrpc":"2.0","method":"notifications/message"}')
-    (answer,) = two.link("a").sent
-    assert jsonrpc.error_code(jsonrpc.decode(answer)) == jsonrpc.METHOD_NOT_FOUND
-
-
-async def test_closing_gives_up_everything_and_leaves_nothing():
-    before = asyncio.all_tasks()
-    stage = Stage(server("a", "t", **{"tools/list": held}), server("b"), grace=5.0)
-    sinks = [
-        stage.send(number, method, params)[0]
-        for number, (method, params) in enumerate(
-            [("tools/list", b""), ("tools/call", call(b"a__t")), ("vendor/x", b""), ("subscriptions/listen", b"")]
-        )
-    ]
-    await stage.link("a").next("tools/list")
-    await stage.link("a").next("subscriptions/listen")
-    await stage.modern.close()
-    assert asyncio.all_tasks() == before
-    assert [sink.got for sink in sinks] == [[]] * 4
 
 
 # --- subscriptions ---
@@ -495,26 +248,6 @@ async def test_a_subscription_is_acknowledged_once_with_what_all_grant(two):
         b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":'
         b'{"toolsListChanged":true,"resourceSubscriptions":["x"]},"_meta":{"%b":9}}}' % SUBSCRIPTION.encode()
     ]
-
-
-async def test_changes_of_lists_are_told_once_and_the_lists_asked_for_again(two):
-    assert await two.names() == ["a__t", "a__u", "b__t"]
-    sink, _ = await listening(two)
-    two.servers["b"].answers["tools/list"] = tools("new", **FRESH)
-    for name in ("a", "b", "b"):
-        asked = two.link(name).of("subscriptions/listen")[0]
-        for _ in range(100):
-            asked.says(note(TOOLS_CHANGED, asked.message.id))
-    await sink.until(lambda: len(sink.notes) > 1)
-    assert sink.notes[1:] == [note(TOOLS_CHANGED, b"9")]
-    assert await two.names() == ["a__t", "a__u", "b__new"]
-
-
-async def test_what_else_is_told_passes_under_the_client_s_subscription(two):
-    sink, _ = await listening(two)
-    asked = two.link("a").of("subscriptions/listen")[0]
-    asked.says(note("notifications/resources/updated", asked.message.id, b',"uri":"x","y":1.0'))
-    assert sink.notes[1:] == [note("notifications/resources/updated", b"9", b',"uri":"x","y":1.0')]
 
 
 async def test_a_slow_server_does_not_hold_up_the_acknowledgement_and_is_caught_up_with(two):
@@ -576,15 +309,3 @@ async def test_a_server_only_hears_of_resources_that_may_be_its_own(two):
         "a": {"resourceSubscriptions": ["note://a", "who://"], "x": 1.0},
         "b": {"resourceSubscriptions": ["note://b", "who://"], "x": 1.0},
     }
-
-
-async def test_a_subscription_that_is_given_up_is_given_up_everywhere(two):
-    sink, in_flight = await listening(two)
-    asked = {name: two.link(name).of("subscriptions/listen")[0] for name in "ab"}
-    asked["a"].says(note(TOOLS_CHANGED, asked["a"].message.id))
-    two.modern.cancel(in_flight)
-    for name in "ab":
-        await two.link(name).until(lambda name=name: two.link(name).cancelled)
-        assert two.link(name).cancelled == [(asked[name].message.id, None)]
-        asked[name].says(note(TOOLS_CHANGED, asked[name].message.id))
-    assert len(sink.got) == 1

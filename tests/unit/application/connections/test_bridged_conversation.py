@@ -1,6 +1,5 @@
 """A conversation that finds out that its upstream only speaks the modern era, and goes on over a bridge."""
 
-import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +15,6 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.scripted_link import Client, Upstream
-from tests.waiting import WAIT_SECONDS
 
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}'
@@ -75,71 +73,6 @@ class Stage:
         return self.upstream.modern
 
 
-async def test_an_upstream_that_refuses_the_handshake_and_speaks_modern_is_bridged():
-    stage = Stage()
-    sink = stage.open()
-    assert stage.near.lines == [INITIALIZE]
-    stage.near.asked[0].error(UNSUPPORTED, status=400)
-    assert [one.message.method for one in stage.far.asked] == ["server/discover"]
-    stage.far.asked[0].result(DISCOVERED)
-    assert stage.far.lines[1:] == [
-        b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{'
-        b'"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}'
-    ]
-    stage.far.asked[1].result(DISCOVERED)
-    assert sink.outcome == GREETED
-    assert stage.conversation.session.protocol_version == "2025-11-25"
-    await stage.conversation.close()
-    assert stage.near.closed
-    assert not stage.far.closed
-
-
-async def test_the_old_link_is_closed_without_holding_up_the_greeting():
-    stage = Stage(modern=True)
-    closing, go_on = asyncio.Event(), asyncio.Event()
-
-    async def close():
-        closing.set()
-        await go_on.wait()
-
-    sink = stage.open()
-    stage.near.close = close
-    stage.near.asked[0].error(UNSUPPORTED)
-    stage.far.asked[0].result(DISCOVERED)
-    assert sink.outcome == GREETED
-    async with asyncio.timeout(WAIT_SECONDS):
-        await closing.wait()
-        left = asyncio.ensure_future(stage.conversation.close())
-        go_on.set()
-        await left
-
-
-async def test_everything_after_the_greeting_goes_over_the_bridge():
-    stage = Stage(modern=True)
-    stage.open()
-    stage.near.asked[0].error(UNSUPPORTED)
-    stage.far.asked.pop().result(DISCOVERED.replace(b'{"tools":{}}', b'{"tools":{"listChanged":true}}'))
-    stage.conversation.received(jsonrpc.decode(b'{"jsonrpc":"2.0","method":"notifications/initialized"}'), Client())
-    stage.conversation.listen(listening=True)
-    call = Client()
-    stage.conversation.received(
-        jsonrpc.decode(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}'), call
-    )
-    assert [one.message.method for one in stage.far.asked] == ["subscriptions/listen", "tools/call"]
-    stage.far.asked[0].says("notifications/subscriptions/acknowledged", b"{}")
-    stage.far.asked[0].says("notifications/tools/list_changed", b"{}")
-    assert stage.channel.pushed == [b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}']
-    stage.far.asked[1].result(b'{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}')
-    stage.conversation.received(jsonrpc.decode(b'{"jsonrpc":"2.0","id":"riglm-ask-1","result":{}}'), Client())
-    stage.far.asked[2].result(b'{"resultType":"complete","content":[]}')
-    assert call.outcome == b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}'
-    assert stage.near.lines == [INITIALIZE]
-    assert stage.near.sent == []
-    (invocation,) = [item.record() for item in stage.records if hasattr(item, "record")]
-    assert (invocation.tool, invocation.success) == ("t", True)
-    await stage.conversation.close()
-
-
 async def test_an_error_of_an_upstream_that_is_not_modern_passes():
     stage = Stage()
     sink = stage.open()
@@ -174,28 +107,6 @@ async def test_a_probe_that_gets_no_answer_leaves_the_question_open():
     stage.far.asked[0].reply.failed(ErrorKind.TIMEOUT, "silent")
     assert sink.outcome == b'{"jsonrpc":"2.0","id":1,"error":%b}' % UNSUPPORTED
     assert stage.upstream.eras == {}
-
-
-async def test_a_client_that_gave_up_meanwhile_gets_no_bridge():
-    stage = Stage()
-    sink = stage.open()
-    stage.near.asked[0].error(UNSUPPORTED)
-    await stage.conversation.close()
-    stage.far.asked[0].result(DISCOVERED)
-    assert len(stage.far.asked) == 1
-    assert sink.outcome is None
-
-
-async def test_the_next_client_starts_on_the_bridge():
-    stage = Stage()
-    stage.open()
-    stage.near.asked[0].error(UNSUPPORTED)
-    stage.far.asked[0].result(DISCOVERED)
-    stage.conversation = stage.converse()
-    sink = stage.open()
-    stage.far.asked[2].result(DISCOVERED)
-    assert sink.outcome == GREETED
-    assert len(stage.upstream.connections) == 1
 
 
 async def test_a_refusal_for_another_reason_does_not_send_the_next_client_over_the_bridge():

@@ -4,10 +4,10 @@ import pytest
 
 from riglm.application.connections.modern_handler import EraProbe, SingleServerModernHandler, probe, verdict
 from riglm.domain import jsonrpc, request_params
-from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra, Transport
 from riglm.ports.downstream import Caller
-from tests.unit.application.fakes import Server, Sink, World, asks, tools
+from tests.unit.application.fakes import Server, Sink, World, asks
 
 META = (
     b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -68,60 +68,10 @@ def test_the_question_carries_an_envelope_of_the_era():
 # --- a server of the era ---
 
 
-def test_requests_and_answers_pass_as_they_came():
-    stage = Stage(modern=True)
-    sink, _ = stage.send(7, "tools/call", b'"name":"t","arguments":{"n" : 1.0}')
-    (asked,) = stage.link.asked
-    assert asked.message.line.endswith(b'"params":{"name":"t","arguments":{"n" : 1.0},%b}}' % META)
-    assert asked.reply.headers == {b"mcp-name": b"x"}
-    answer = b'{"id":7, "result" : {"resultType":"input_required","requestState":"s"},"vendor":1.0}'
-    asked.reply.replied(jsonrpc.decode(answer), 202)
-    assert sink.got == [("replied", answer, 202, None)]
-    assert stage.records.calls == [("t", "up", None, DiscoveryMethod.NAMED)]
-
-
-@pytest.mark.parametrize("params", [b'"name":5', b'"name":""', b'"arguments":{}'])
-def test_a_call_that_names_no_tool_passes_and_is_no_invocation(params):
-    stage = Stage(modern=True)
-    stage.send(7, "tools/call", params)
-    stage.link.asked[0].error(-32602)
-    assert stage.link.methods == ["tools/call"]
-    assert stage.records.calls == []
-
-
-def test_lists_are_noted_and_calls_know_them():
-    stage = Stage(modern=True, **{"tools/list": tools("t"), "tools/call": b"{}"})
-    stage.send(1, "tools/list")
-    stage.send(2, "tools/call", b'"name":"t"')
-    stage.send(3, "tools/call", b'"name":"u"', principal="bert")
-    assert stage.records.shown == [("t",)]
-    assert [found for *_, found in stage.records.calls] == [DiscoveryMethod.LISTED, DiscoveryMethod.NAMED]
-    assert len(stage.records.opened) == 2
-
-
-def test_a_failed_call_of_a_name_that_the_server_does_not_list_is_no_tool_s():
-    stage = Stage(modern=True, **{"tools/list": tools("t"), "tools/call": b'{"isError":true}'})
-    stage.send(1, "tools/list")
-    stage.send(2, "tools/call", b'"name":"t"')
-    stage.send(3, "tools/call", b'"name":"made_up"')
-    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.TOOL, ErrorKind.PROTOCOL]
-
-
 def test_schemas_are_known_by_tool():
     stage = Stage(modern=True, **{"tools/list": b'{"tools":[{"name":"t","inputSchema":{"x": 1}},{"name":"u"}]}'})
     stage.send(1, "tools/list")
     assert [stage.service.input_schema(name) for name in "tuv"] == [b'{"x": 1}', None, None]
-
-
-def test_a_request_that_is_given_up_is_given_up_there_and_answered_no_more():
-    stage = Stage(modern=True)
-    sink, in_flight = stage.send(7, "tools/call", b'"name":"t"')
-    for _ in range(2):
-        stage.service.cancel(in_flight)
-    stage.link.asked[0].result()
-    assert stage.link.cancelled == [(b"7", None)]
-    assert sink.got == []
-    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.CANCELLED]
 
 
 def test_a_cancellation_of_one_client_reaches_the_server_by_no_number():
@@ -147,21 +97,6 @@ def test_a_server_of_the_handshake_is_known_after_one_question():
     assert [sink.got for sink in sinks] == [[("replied", REFUSED % number, 400, None)] for number in range(3)]
     assert stage.link.methods == ["server/discover"]
     assert stage.server.eras == {ProtocolEra.MODERN: False}
-
-
-def test_requests_wait_for_the_verdict_together():
-    stage = Stage()
-    sinks = [stage.send(number, "tools/list")[0] for number in range(2)]
-    given_up, in_flight = stage.send(3, "tools/call", b'"name":"t"')
-    (question,) = stage.link.asked
-    stage.service.cancel(in_flight)
-    question.result(MODERN)
-    for asked in stage.link.of("tools/list"):
-        asked.result(tools("t"))
-    assert [len(sink.answers) for sink in sinks] == [1, 1]
-    assert stage.link.methods == ["server/discover", "tools/list", "tools/list"]
-    assert given_up.got == []
-    assert stage.records.calls == []
 
 
 def test_a_client_s_own_discovery_tells_the_era_and_passes_as_it_came():

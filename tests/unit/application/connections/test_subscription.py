@@ -48,17 +48,6 @@ def updated(uri=b"note://a", meta=b'"io.modelcontextprotocol/subscriptionId":"ri
     return b'{ "uri":"%b","x":1.0,"_meta":{%b}}' % (uri, meta)
 
 
-async def test_whoever_listens_hears_of_the_lists_that_the_upstream_tells_of():
-    stage = Stage(b'{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{}}')
-    stage.subscription.listen(listening=True)
-    assert stage.far.lines == [listen(1, b'"toolsListChanged":true')]
-    stage.acknowledge()
-    stage.far.asked[0].says(
-        "notifications/tools/list_changed", b'{"_meta":{"io.modelcontextprotocol/subscriptionId":"riglm-listen-1"}}'
-    )
-    assert stage.heard == [b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}']
-
-
 async def test_nothing_is_listened_to_when_there_is_nothing_to_hear():
     stage = Stage(b'{"tools":{}}')
     stage.subscription.listen(listening=True)
@@ -86,19 +75,6 @@ async def test_a_subscription_is_granted_when_the_upstream_has_taken_it_up():
     assert client.outcome == GRANTED
     assert stage.subscribe().outcome == GRANTED
     assert len(stage.far.asked) == 1
-
-
-async def test_updates_pass_without_the_mark_of_the_subscription():
-    stage = Stage()
-    stage.subscribe()
-    stage.acknowledge()
-    stage.far.asked[0].says("notifications/resources/updated", updated())
-    mark = b'"vendor/m":1.0,"io.modelcontextprotocol/subscriptionId":"riglm-listen-1"'
-    stage.far.asked[0].says("notifications/vendor/x", updated(meta=mark))
-    assert stage.heard == [
-        b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note://a","x":1.0}}',
-        b'{"jsonrpc":"2.0","method":"notifications/vendor/x","params":{"uri":"note://a","x":1.0,"_meta":{"vendor/m":1.0}}}',
-    ]
 
 
 async def test_the_old_listen_lasts_until_the_new_one_is_acknowledged():
@@ -241,17 +217,4 @@ async def test_an_upstream_that_answers_what_nobody_understands_is_left_alone():
     stage.far.asked[0].reply.failed(ErrorKind.PROTOCOL, "garbage")
     assert client.outcome == (ErrorKind.PROTOCOL, "garbage")
     stage.subscribe()
-    assert len(stage.far.asked) == 2
-
-
-async def test_closing_ends_what_is_open_and_what_opens():
-    stage = Stage()
-    stage.subscription.listen(listening=True)
-    stage.acknowledge()
-    client = stage.subscribe()
-    stage.subscription.close()
-    assert stage.far.cancelled == [(b'"riglm-listen-1"', None), (b'"riglm-listen-2"', None)]
-    stage.acknowledge()
-    stage.far.asked[0].reply.failed(ErrorKind.UNAVAILABLE, "gone")
-    assert client.outcome is None
     assert len(stage.far.asked) == 2

@@ -17,8 +17,7 @@ from riglm.domain.tool import ToolCatalog
 from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
-from tests.unit.application.filter_middleware.scripted import OWN, ShowingWorld
-from tests.waiting import WAIT_SECONDS
+from tests.unit.application.filter_middleware.scripted import ShowingWorld
 
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
 CALLER = Caller(transport=Transport.HTTP)
@@ -74,68 +73,6 @@ async def test_a_server_that_asks_while_a_meta_tool_fetches_its_list_reaches_the
     assert (await sink.answer()).result
 
 
-async def test_a_list_that_the_filter_leaves_alone_is_the_server_s_own_line(stage):
-    sink = stage.list()
-    line = b'{"jsonrpc":"2.0", "id":1, "result":{"x":1.0, "tools": [{"name":"a"}, {}], "nextCursor":null}}'
-    stage.link.asked[0].reply.replied(jsonrpc.decode(line))
-    assert sink.got == [("replied", line, 200, None)]
-    assert stage.link.methods == ["tools/list"]
-
-
-async def test_a_chosen_list_keeps_the_envelope_and_the_entries_byte_for_byte(stage):
-    stage.filter.shown = {"b"}
-    sink = stage.list()
-    stage.link.asked[0].result(b'{"vendor": 1.50,"tools":[{"name":"a"},{"name":"b", "x":1.0}],"_meta":{"k":[ 1]}}')
-    assert sink.got[0][1] == (
-        b'{"jsonrpc":"2.0","id":1,"result":{"vendor":1.50,"tools":[{"name":"b", "x":1.0},%b],"_meta":{"k":[ 1]}}}' % OWN
-    )
-
-
-async def test_all_pages_are_collected_and_answered_in_one(stage):
-    stage.filter.shown = {"a", "c"}
-    sink = stage.list(7, b'{"_meta":{"progressToken":"p"},"v":1.0}')
-    stage.link.asked[0].result(tools("a", "b", nextCursor="n1"))
-    second = stage.link.asked[1].message
-    assert jsonrpc.plain(second.params) == {"_meta": {"progressToken": "p"}, "v": 1.0, "cursor": "n1"}
-    assert second.id != b"7"
-    stage.link.asked[1].result(tools("b", "c"))
-    (answer,) = sink.answers
-    assert answer.id == b"7"
-    assert names_of(answer) == ["a", "c", "search_available_tools"]
-    assert "nextCursor" not in jsonrpc.members(answer.result)
-    assert stage.filter.known == [("a", "b", "c")]
-
-
-async def test_untouched_pages_are_walked_by_the_client_itself(stage):
-    sink = stage.list()
-    first = tools("a", nextCursor="n1")
-    stage.link.asked[0].result(first)
-    stage.link.asked[1].result(tools("b"))
-    assert bytes(sink.answers[0].result) == first
-    sink = stage.list(2, b'{"cursor":"n1"}')
-    stage.link.asked[2].result(tools("b"))
-    assert names_of(sink.answers[0]) == ["b"]
-
-
-async def test_a_page_that_is_asked_for_by_cursor_has_no_denied_tool(stage):
-    stage.filter.denied = {"b"}
-    sink = stage.list(2, b'{"cursor":"guessed"}')
-    stage.link.asked[0].result(tools("b", "c", nextCursor="n"))
-    assert jsonrpc.plain(sink.answers[0].result) == {"tools": [{"name": "c"}], "nextCursor": "n"}
-
-
-@pytest.mark.parametrize("params", [b"{}", b'{"cursor":"c"}'])
-async def test_a_list_is_a_stream_where_the_server_s_is_one_and_names_no_place_to_take_it_up(stage, params):
-    sink = stage.list(1, params)
-    reply, mark = stage.link.asked[0].reply, EventPosition(b"e1", 100)
-    assert not reply.resumable
-    reply.primed(mark)
-    reply.related(note := jsonrpc.notification("notifications/message"), mark)
-    reply.replied(answer := jsonrpc.result(b"1", tools("a")), 200, mark)
-    bare = EventPosition(None, 100)
-    assert sink.got == [("primed", bare), ("related", note.line, None), ("replied", answer.line, 200, None)]
-
-
 async def test_an_error_of_the_list_passes_unchanged_whatever_page_it_is_for(stage):
     sink = stage.list()
     stage.link.asked[0].error(-32601, "no tools")
@@ -178,26 +115,12 @@ async def test_what_was_shown_is_recorded_once_and_by_the_filter_s_choice(stage)
     assert (exposure.tokens_shown, exposure.tokens_hidden, exposure.tokens_own) == (1, 2, 3)
 
 
-@pytest.mark.parametrize("pages", [0, 1])
-async def test_a_list_that_is_given_up_is_given_up_upstream(stage, pages):
-    sink = stage.list(5)
-    for _ in range(pages):
-        stage.link.asked[-1].result(tools("a", nextCursor="n"))
-    stage.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}')
-    assert [cancelled for cancelled, _ in stage.link.cancelled] == [stage.link.asked[-1].message.id]
-    stage.link.asked[-1].result(tools("b"))
-    assert sink.got == []
-    assert stage.list(5).got == []
-
-
 async def test_an_id_that_riglm_works_for_is_in_use(stage):
     stage.list(5)
     stage.link.asked[0].result(tools("a", nextCursor="n"))
     sink = stage.send(asks(5, "ping").line)
     assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
 
-
-SPELLINGS = [b'{"name":"delete"}', b'{"name":"DELETE"}', b'{"na\\u006de":"del\\u0065te"}']
 
 DISGUISED = [
     b'"method":"tools/call","params":{"name":"a","Name":"delete"}',
@@ -210,18 +133,6 @@ DISGUISED = [
     b'"METHOD":"tools/call","method":"vendor/x","params":{"name":"delete"}',
 ]
 """What a server that does not mind the case of keys takes for a call of `delete`."""
-
-
-@pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
-async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
-    stage.filter.denied = {"delete"}
-    sink = stage.send(asks(1, "tools/call", params).line)
-    code, words = jsonrpc.error_code(sink.answers[0]), jsonrpc.plain(sink.answers[0].error)["message"]
-    assert (code, words.startswith("Unknown tool: ")) == (-32602, True)
-    assert stage.link.asked == []
-    ((_, upstream, kind, found),) = stage.records.calls
-    assert (upstream, kind, found) == ("", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)
-    assert stage.filter.calls == []
 
 
 @pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
@@ -378,42 +289,10 @@ async def test_the_filter_is_told_which_calls_failed(stage):
     assert stage.filter.failed == ["wrong"]
 
 
-async def test_call_tool_is_the_call_that_it_stands_for(stage):
-    stage.conversation.received(
-        asks(
-            9,
-            "tools/call",
-            b'{"name":"call_tool","arguments":{"name":"far","arguments":{"n":1.50}},"_meta":{"progressToken":"p"},"task":{}}',
-        ),
-        sink := Sink(),
-    )
-    asked = await stage_asked(stage)
-    assert bytes(asked.message.params) == (
-        b'{"name":"far","_meta":{"progressToken":"p"},"task":{},"arguments":{"n":1.50}}'
-    )
-    assert asked.message.id == b"9"
-    asked.says(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1.0}}')
-    asked.result(b'{"content":[],"structuredContent":{"x":1.0},"isError":true}')
-    assert [got[0] for got in sink.got] == ["related", "replied"]
-    assert bytes(sink.answers[0].result) == b'{"content":[],"structuredContent":{"x":1.0},"isError":true}'
-    assert stage.records.calls == [("far", "up", ErrorKind.TOOL, DiscoveryMethod.NAMED)]
-
-
 async def stage_asked(stage, count=1):
     """The so-manieth call that reached the server."""
     await asyncio.sleep(0)
     return await stage.link.next("tools/call", count)
-
-
-async def test_a_forwarded_call_is_cancelled_upstream(stage):
-    sink = stage.call(9, "call_tool", b'{"name":"far"}')
-    asked = await stage_asked(stage)
-    notice = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9,"reason":"r"}}'
-    stage.send(notice)
-    assert stage.link.cancelled == [(b"9", notice)]
-    asked.result(b"{}")
-    assert sink.got == []
-    assert stage.records.calls == [("far", "up", ErrorKind.CANCELLED, DiscoveryMethod.NAMED)]
 
 
 async def test_an_own_tool_is_cancelled_before_it_has_done_anything(stage):
@@ -486,20 +365,6 @@ async def test_a_list_that_changed_while_it_was_asked_for_counts_for_one_answer_
     assert len(stage.link.of("tools/list")) == 4
 
 
-async def test_no_client_thinks_of_the_ids_under_which_riglm_asks(stage):
-    other = Stage()
-    ids = set()
-    for one in (stage, other):
-        for number in (1, 2):
-            one.list(number)
-            one.link.asked[-1].result(tools("a", nextCursor="n"))
-            ids.add(one.link.asked[-1].message.id)
-    prefixes = {each.rpartition(b"-")[0] for each in ids}
-    assert (len(ids), len(prefixes)) == (4, 2)
-    assert all(len(prefix) >= len("riglm-") + 16 for prefix in prefixes)
-    await other.conversation.close()
-
-
 @pytest.mark.parametrize("denied", [False, True])
 async def test_a_server_s_own_tool_of_a_name_of_riglm_s_is_the_server_s_where_riglm_offers_none(stage, denied):
     stage.filter.seen = None
@@ -512,16 +377,6 @@ async def test_a_server_s_own_tool_of_a_name_of_riglm_s_is_the_server_s_where_ri
         asked = await stage.link.next("tools/call")
         assert bytes(asked.message.params) == b'{"name":"call_tool","arguments":{"name":"x"}}'
     assert stage.meta.ran == []
-
-
-async def test_a_change_is_told_once_until_the_client_has_listed_again(stage):
-    stage.server.answers["tools/list"] = tools("a")
-    for number in (1, 2):
-        await stage.call(number, "set_context", b"{}").answer()
-    assert stage.channel.told == [CHANGED]
-    await stage.list(3).answer()
-    await stage.call(4, "set_context", b"{}").answer()
-    assert stage.channel.told == [CHANGED, CHANGED]
 
 
 async def test_a_call_of_a_server_s_tool_changes_no_list(stage):
@@ -600,15 +455,6 @@ async def test_an_incomplete_list_is_not_recorded(stage):
     assert stage.records.of(Exposure) == []
 
 
-async def test_everything_else_passes(stage):
-    sink = stage.send(asks(1, "prompts/list").line, resumable=True)
-    stage.link.asked[0].result(b'{"prompts":[]}')
-    assert sink.got[0][1] == b'{"jsonrpc":"2.0","id":1,"result":{"prompts":[]}}'
-    note = b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}'
-    stage.send(note)
-    assert stage.link.sent == [note]
-
-
 async def test_an_ended_session_is_forgotten_by_the_filter():
     stage = Stage()
     stage.call(1, "a")
@@ -637,26 +483,6 @@ class Many(Stage):
     @property
     def reached(self):
         return [asked.message.method for server in self.servers for asked in server.link.of("tools/call")]
-
-
-@pytest.mark.parametrize("naming", ["prefix", "on_collision", "none"])
-@pytest.mark.parametrize("listed", [True, False])
-async def test_no_prefix_leads_to_a_denied_tool(naming, listed):
-    stage = type("Named", (Many,), {"naming": naming})()
-    await stage.hello()
-    stage.filter.denied = {"one__delete" if naming == "prefix" else "delete"}
-    if listed:
-        shown = names_of(await stage.list().answer())
-        assert shown == (["one__read", "two__write"] if naming == "prefix" else ["read", "write"]) + [
-            "search_available_tools"
-        ]
-    for number, spelling in enumerate(("one__delete", "delete", "ONE__delete", "one__DELETE"), 10):
-        answer = await stage.call(number, spelling).answer()
-        assert jsonrpc.error_code(answer) == -32602, spelling
-        answer = await stage.call(number, "call_tool", b'{"name":"%b"}' % spelling.encode()).answer()
-        assert jsonrpc.error_code(answer) == -32602, spelling
-    assert stage.reached == []
-    await stage.conversation.close()
 
 
 LONG = "delete_every_record_of_the_production_customer_database_for_good"
@@ -697,56 +523,6 @@ async def test_a_tool_that_no_list_has_told_yet_is_reached_by_its_short_form():
     await stage.conversation.close()
 
 
-async def test_an_error_about_a_name_names_no_denied_tool():
-    stage = type("Named", (Many,), {"tools": ("read", "write")})()
-    await stage.hello()
-    stage.filter.denied = {"two__write"}
-    answer = await stage.call(5, "write").answer()
-    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
-    stage.filter.denied = {"write"}
-    answer = await stage.call(6, "Write").answer()
-    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: Write"
-    await stage.conversation.close()
-
-
-async def test_tools_of_several_servers_are_chosen_from_together():
-    stage = Many()
-    await stage.hello()
-    stage.filter.shown = {"two__write"}
-    assert names_of(await stage.list().answer()) == ["two__write", "search_available_tools"]
-    stage.call(2, "call_tool", b'{"name":"one__read"}')
-    asked = await stage.servers[0].link.next("tools/call")
-    asked.result(b"{}")
-    assert stage.records.calls == [("one__read", "one", None, DiscoveryMethod.NAMED)]
-    await stage.conversation.close()
-
-
-@pytest.mark.parametrize("kind", [Surface.DYNAMIC, Surface.FULL])
-@pytest.mark.parametrize("announces", [True, False])
-async def test_a_client_hears_of_an_override_where_changes_are_promised(stage, kind, announces):
-    stage.filter.kind = kind
-    sink = stage.send(asks(1, "initialize").line)
-    stage.link.asked[0].result(opened("tools", announces=announces))
-    await sink.answer()
-    await stage.showing.tell_overridden()
-    assert stage.channel.told == []  # its list is as it was
-    stage.filter.changes = True
-    await stage.showing.tell_overridden()
-    await stage.showing.tell_overridden()
-    promised = announces or kind is Surface.DYNAMIC
-    assert stage.channel.told == [CHANGED] * promised
-
-
-async def test_a_client_that_left_is_told_of_no_override(stage):
-    sink = stage.send(asks(1, "initialize").line)
-    stage.link.asked[0].result(opened("tools"))
-    await sink.answer()
-    await stage.conversation.close()
-    stage.filter.changes = True
-    await stage.showing.tell_overridden()
-    assert stage.channel.told == []
-
-
 async def test_the_loop_is_free_between_those_who_are_told_of_an_override(stage):
     told = []
     for name in "abc":
@@ -758,35 +534,3 @@ async def test_the_loop_is_free_between_those_who_are_told_of_an_override(stage)
         counts.append(len(told))
     assert sorted(told) == ["a", "b", "c"]
     assert all(after - before <= 1 for before, after in pairwise(counts))
-
-
-async def test_while_the_filter_is_off_a_list_passes_as_it_came_and_is_recorded_as_whole(stage):
-    stage.filter.is_off = True
-    stage.filter.shown = {"read"}
-    sink = stage.list()
-    page = b'{"tools":[{"name":"read"},{"name":"write"}],"nextCursor":"2", "x": 1}'
-    stage.link.asked[-1].result(page)
-    assert bytes((await sink.answer()).result) == page
-    assert stage.filter.passed_on == [(("read", "write"), False)]
-    assert stage.records.shown == [("read", "write")]
-    sink = stage.send(asks(9, "tools/list", b'{"cursor":"2"}').line)
-    stage.link.asked[-1].result(b'{"tools":[{"name":"more"}]}')
-    await sink.answer()
-    assert len(stage.filter.passed_on) == 1
-    await stage.conversation.close()
-
-
-async def test_a_client_is_told_when_other_rules_make_its_list_another_one(stage):
-    sink = stage.send(asks(1, "initialize").line)
-    stage.link.asked[0].result(opened("tools"))
-    await sink.answer()
-    await stage.showing.tell_reconfigured()
-    assert stage.channel.told == []
-    stage.filter.others = True
-    for _ in range(3):
-        stage.showing.reconfigured()
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not stage.channel.told:
-            await asyncio.sleep(0)
-    assert stage.channel.told == [CHANGED]
-    await stage.conversation.close()

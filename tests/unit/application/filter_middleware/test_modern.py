@@ -1,24 +1,18 @@
 """Requests of the modern era that are shown what a filter chooses."""
 
-import asyncio
-
 import pytest
 
-from riglm.application.aggregation.merged_lists import MergedListCache
-from riglm.application.aggregation.modern_handler import MultiServerModernHandler
 from riglm.application.connections.modern_handler import SingleServerModernHandler
 from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.exposure import Surface
-from riglm.domain.invocation import DiscoveryMethod, ErrorKind
-from riglm.domain.naming import prefixed
+from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, tools
 from tests.unit.application.filter_middleware.scripted import ShowingWorld
-from tests.unit.application.filter_middleware.test_conversation import DISGUISED, LONG, SPELLINGS, names_of
+from tests.unit.application.filter_middleware.test_conversation import names_of
 
-CHANGED = "notifications/tools/list_changed"
 CALLER = Caller(transport=Transport.HTTP, address="127.0.0.1")
 
 
@@ -109,28 +103,6 @@ async def test_pages_are_asked_for_in_the_client_s_envelope_and_with_its_headers
     assert jsonrpc.plain(answer.result)["ttlMs"] == 2000
 
 
-@pytest.mark.parametrize("params", SPELLINGS, ids=bytes.decode)
-async def test_a_denied_tool_is_unknown_however_it_is_written(stage, params):
-    stage.filter.denied = {"delete"}
-    sink = stage.send(1, "tools/call", params)
-    assert jsonrpc.error_code(sink.answers[0]) == -32602
-    assert stage.in_flight.done
-    assert stage.link.asked == []
-    assert [kind for _, _, kind, _ in stage.records.calls] == [ErrorKind.PROTOCOL]
-
-
-@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
-async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
-    stage.filter.denied = {"delete"}
-    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
-    sink = stage.take(jsonrpc.decode(line))
-    ((_, _, status, _),) = sink.got
-    assert (jsonrpc.error_code(sink.answers[0]), status) == (jsonrpc.INVALID_REQUEST, 400)
-    assert stage.in_flight.done
-    stage.modern.handle_notification(jsonrpc.decode(line.replace(b'"id":1,', b"")))
-    assert (stage.link.asked, stage.link.sent) == ([], [])
-
-
 async def test_the_schema_of_a_denied_tool_is_not_told(stage):
     stage.send(1, "tools/list")
     schema = {"type": "object", "properties": {"secret": {}}}
@@ -139,61 +111,6 @@ async def test_the_schema_of_a_denied_tool_is_not_told(stage):
     assert jsonrpc.plain(stage.modern.input_schema("delete")) == schema
     stage.filter.denied = {"delete"}
     assert stage.modern.input_schema("delete") is None
-
-
-async def test_a_cursor_leads_to_no_denied_tool(stage):
-    stage.filter.denied = {"delete"}
-    sink = stage.send(1, "tools/list", b'{"cursor":"x"}')
-    stage.link.asked[0].result(listed("delete", "a", ttlMs=5, cacheScope="public"))
-    result = jsonrpc.plain(sink.answers[0].result)
-    assert result == {"resultType": "complete", "tools": [{"name": "a"}], "ttlMs": 0, "cacheScope": "private"}
-
-
-class Many(Stage):
-    """Two servers shown as one."""
-
-    def __init__(self, naming, *own):
-        super().__init__()
-        self.servers = [
-            Server("one", {"tools/list": listed(*own)}, modern=True),
-            Server("two", {"tools/list": listed("write")}, modern=True),
-        ]
-        self.modern = MultiServerModernHandler(self.services, self.servers, MergedListCache(naming), self.showing)
-
-    @property
-    def reached(self):
-        return [asked for server in self.servers for asked in server.link.of("tools/call")]
-
-    async def close(self):
-        await self.modern.close()
-
-
-@pytest.mark.parametrize("through", [False, True])
-@pytest.mark.parametrize(
-    ("naming", "denied", "called"),
-    [
-        ("prefix", LONG, prefixed("one", LONG)),
-        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
-        ("on_collision", "one__delete", "delete"),
-        ("none", "one__delete", "delete"),
-    ],
-)
-async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
-    stage = Many(naming, "delete", LONG)
-    stage.filter.denied = {denied}
-    arguments = jsonrpc.encode({"name": called})
-    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
-    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
-    assert stage.reached == []
-    await stage.close()
-
-
-async def test_an_error_about_a_name_names_no_denied_tool():
-    stage = Many("prefix", "read", "write")
-    stage.filter.denied = {"two__write"}
-    answer = await stage.call(5, "write").answer()
-    assert jsonrpc.plain(answer.error)["message"] == "Unknown tool: write; use one__write"
-    await stage.close()
 
 
 async def test_call_tool_has_the_headers_of_the_call_that_it_stands_for(stage):
@@ -225,67 +142,10 @@ async def test_the_answer_to_what_was_required_reaches_the_same_tool(stage):
     assert bytes(params["name"]) == b'"far"'
 
 
-async def test_a_forwarded_call_is_given_up_upstream(stage):
-    sink = stage.call(1, "call_tool", b'{"name":"far"}')
-    asked = await stage.link.next("tools/call")
-    stage.modern.cancel(stage.in_flight)
-    assert stage.link.cancelled == [(b"1", None)]
-    assert stage.in_flight.done
-    asked.result(b"{}")
-    assert sink.got == []
-
-
-async def test_a_list_and_a_plain_call_are_given_up_upstream(stage):
-    for number, method in ((1, "tools/list"), (2, "tools/call"), (3, "prompts/list")):
-        stage.send(number, method, b'{"name":"a"}')
-        stage.modern.cancel(stage.in_flight)
-        stage.modern.cancel(stage.in_flight)
-        assert stage.in_flight.done
-    assert [cancelled for cancelled, _ in stage.link.cancelled] == [b"1", b"2", b"3"]
-
-
-async def test_an_own_tool_that_waits_is_given_up(stage):
-    stage.meta.gate = asyncio.Event()
-    sink = stage.call(1, "call_tool", b'{"name":"far"}')
-    await asyncio.sleep(0)
-    stage.modern.cancel(stage.in_flight)
-    stage.meta.gate.set()
-    await stage.modern.close()
-    assert stage.link.of("tools/call") == []
-    assert sink.got == []
-
-
 async def test_an_answer_of_riglm_says_that_it_is_complete(stage):
     stage.server.answers["tools/list"] = listed("a")
     answer = await stage.call(1, "search_available_tools", b'{"query":"a"}').answer()
     assert jsonrpc.plain(answer.result)["resultType"] == "complete"
-
-
-async def test_an_own_tool_searches_a_list_that_no_client_asked_for(stage):
-    stage.server.answers["tools/list"] = listed("a", "b")
-    for number in (1, 2):
-        await stage.call(number, "search_available_tools", b'{"query":"a"}').answer()
-    (asked,) = stage.link.of("tools/list")
-    assert request_params.envelope(asked.message).version == "2026-07-28"
-    assert b"progressToken" not in asked.message.line
-    assert stage.filter.known == [("a", "b"), ("a", "b")]
-
-
-@pytest.mark.parametrize("kind", [Surface.STABLE, Surface.DYNAMIC])
-async def test_a_list_that_changed_while_it_was_asked_for_counts_for_one_answer_only(stage, kind):
-    stage.filter.kind = kind
-    listener = await listening(stage, 5, b'{"toolsListChanged":true}')
-    listened = stage.link.asked[-1]
-    for number, torn in ((1, True), (2, False)):
-        search = stage.call(number, "search_available_tools", b'{"query":"a"}')
-        asked = await stage.link.next("tools/list", number)
-        if torn:
-            listened.says(jsonrpc.notification(CHANGED).line)
-        asked.result(listed("a", str(number)))
-        await search.answer()
-    await stage.call(3, "search_available_tools", b'{"query":"a"}').answer()
-    assert stage.filter.known == [("a", "1"), ("a", "2"), ("a", "2")]
-    assert jsonrpc.decode(listener.notes[-1]).method == CHANGED
 
 
 async def test_what_was_searched_counts_as_found_so(stage):
@@ -314,42 +174,12 @@ async def test_discovery_announces_changes_only_where_lists_change(stage, kind, 
     assert stage.records.opened == set()
 
 
-WANTED = ((5, b"tools"), (6, b"prompts"))
-
-
 async def listening(stage, number, wanted, **more):
     sink = stage.send(number, "subscriptions/listen", b'{"notifications":%b}' % wanted, **more)
     params = {"notifications": {}, "_meta": {protocol.META_SUBSCRIPTION: number}}
     note = jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.encode(params))
     stage.link.asked[-1].says(note.line)
     return sink
-
-
-async def test_listeners_of_the_client_hear_of_its_changes_under_their_ids(stage):
-    stage.filter.kind = Surface.DYNAMIC
-    stage.server.answers["tools/list"] = listed("a")
-    one = await listening(stage, 5, b'{"toolsListChanged":true}')
-    first = stage.in_flight
-    no_tools = await listening(stage, 6, b'{"promptsListChanged":true}')
-    stranger = await listening(stage, 7, b'{"toolsListChanged":true}', client="other")
-    assert jsonrpc.plain(jsonrpc.decode(one.notes[0]).params)["notifications"] == {"toolsListChanged": True}
-    await stage.call(8, "set_context").answer()
-    told = jsonrpc.decode(one.notes[1])
-    assert (told.method, jsonrpc.plain(told.params)) == (CHANGED, {"_meta": {protocol.META_SUBSCRIPTION: 5}})
-    assert [len(sink.notes) for sink in (one, no_tools, stranger)] == [2, 1, 1]
-    stage.modern.cancel(first)
-    await stage.call(9, "set_context").answer()
-    assert len(one.notes) == 2
-
-
-async def test_listeners_hear_of_an_override_that_makes_their_list_another_one(stage):
-    stage.filter.kind = Surface.DYNAMIC
-    sinks = [await listening(stage, number, b'{"%bListChanged":true}' % what) for number, what in WANTED]
-    await stage.showing.tell_overridden()
-    assert [len(sink.notes) for sink in sinks] == [1, 1]
-    stage.filter.changes = True
-    await stage.showing.tell_overridden()
-    assert [len(sink.notes) for sink in sinks] == [2, 1]
 
 
 async def test_nothing_is_added_to_a_subscription_where_lists_do_not_change(stage):
@@ -361,22 +191,3 @@ async def test_nothing_is_added_to_a_subscription_where_lists_do_not_change(stag
     stage.link.asked[-1].result(b"{}")
     assert len(sink.notes) == 1
     assert isinstance(stage.in_flight, ProxiedRequest)
-
-
-async def test_while_the_filter_is_off_a_list_passes_as_it_came(stage):
-    stage.filter.is_off = True
-    sink = stage.send(1, "tools/list")
-    page = b'{"tools":[{"name":"a"}], "ttlMs": 5, "cacheScope": "public"}'
-    stage.link.asked[-1].result(page)
-    assert bytes((await sink.answer()).result) == page
-    assert stage.filter.passed_on == [(("a",), True)]
-
-
-async def test_listeners_hear_of_other_rules_that_make_their_list_another_one(stage):
-    stage.filter.kind = Surface.DYNAMIC
-    sink = await listening(stage, 5, b'{"toolsListChanged":true}')
-    await stage.showing.tell_reconfigured()
-    assert len(sink.notes) == 1
-    stage.filter.others = True
-    await stage.showing.tell_reconfigured()
-    assert len(sink.notes) == 2

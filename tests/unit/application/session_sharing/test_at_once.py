@@ -80,22 +80,6 @@ async def begun(*processes):
     return [await process.asked_modern(HANDLED, calls(process, "first")) for process in processes][-1]
 
 
-async def test_calls_that_are_made_at_once_are_all_remembered_and_no_number_is_given_twice(one, other):
-    await begun(one, other)
-    numbers = []
-    for _ in range(10):
-        async with serving(one) as here, serving(other) as there, serving(one) as again:
-            for process, session in ((one, here), (other, there), (one, again)):
-                numbers.append(session.next_sequence_number())
-                process.states.of(session).called(f"{len(numbers)}", process.clock())
-    assert len(set(numbers)) == 30
-    assert min(numbers) > 2
-    for process in (one, other):
-        session = await process.asked_modern(HANDLED, method="tools/list")
-        assert sorted(remembered(process, session)) == sorted(["first", "first", *map(str, range(1, 31))])
-        assert session.reserved == ()
-
-
 async def test_a_context_is_not_undone_by_a_call_that_was_under_way(one, other):
     await begun(one, other)
     async with serving(one) as here:
@@ -107,16 +91,6 @@ async def test_a_context_is_not_undone_by_a_call_that_was_under_way(one, other):
         assert process.states.of(session).context.text == "about"
         assert "late" in remembered(process, session)
     assert one.contexts == ["about"]
-
-
-async def test_a_request_that_makes_no_call_leaves_no_number_behind(one, other):
-    await begun(one, other)
-    async with serving(one) as session:
-        assert len(session.reserved) == 1
-    assert session.reserved == ()
-    await other.asked_modern(HANDLED, calls(other, "b"))
-    async with serving(one) as session:
-        assert session.next_sequence_number() > session.sequence - 1 > 2
 
 
 async def test_numbers_go_on_after_those_that_were_known_when_the_state_was_emptied(one, state):

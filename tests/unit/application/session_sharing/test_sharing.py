@@ -10,8 +10,7 @@ from riglm.application.forwarding.services import RequestServices
 from riglm.application.session_sharing.service import build_sharing
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.domain import jsonrpc, request_params
-from riglm.domain.errors import SessionEndedError, StateUnavailableError
-from riglm.domain.prediction import Context
+from riglm.domain.errors import StateUnavailableError
 from riglm.domain.session import Session, Transport
 from riglm.domain.session_state import SessionStates
 from riglm.ports.downstream import ENDED, LISTENING, Caller, NewsListener
@@ -94,7 +93,7 @@ class Process(World, NewsListener):
             self.tracking,
             filtering if filtered else None,
             link_seconds=IDLE,
-            session_seconds=GAP,
+            idle_gap=GAP,
         )
         self.sharing.listen(self)
 
@@ -164,20 +163,6 @@ def calls(process, tool):
     return do
 
 
-@pytest.mark.parametrize(
-    ("caller", "meta"), [(HANDLED, b""), (ANNA, b""), (ANNA, TALK), (Caller(transport=Transport.HTTP), b"")]
-)
-async def test_requests_of_one_piece_of_work_are_one_session_wherever_they_come_in(one, other, caller, meta):
-    first = await one.asked_modern(caller, calls(one, "a"), meta)
-    second = await other.asked_modern(caller, calls(other, "b"), meta)
-    third = await one.asked_modern(caller, calls(one, "c"), meta)
-    assert first is third
-    assert (second.id, second.started_at, second.method) == (first.id, first.started_at, first.method)
-    assert one.states.of(third).calls == ["a", "b", "c"]
-    assert third.sequence == 3, "invocations are counted through"
-    assert other.records.opened == set(), "it was recorded where it was opened"
-
-
 async def test_sessions_of_others_stay_theirs(one, other):
     anna = await one.asked_modern(ANNA, calls(one, "a"), TALK)
     bert = await other.asked_modern(BERT, calls(other, "b"), TALK)
@@ -185,60 +170,11 @@ async def test_sessions_of_others_stay_theirs(one, other):
     assert other.states.of(bert).calls == ["b"]
 
 
-async def test_a_context_that_was_said_elsewhere_is_embedded_here_once(one, other):
-    def say(session):
-        one.states.of(session).context = Context(text="about")
-
-    await one.asked_modern(HANDLED, say)
-    for _ in range(2):
-        session = await other.asked_modern(HANDLED)
-        await asyncio.sleep(0)
-    assert other.contexts == ["about"]
-    assert other.states.of(session).context.text == "about"
-
-
-async def test_a_connection_is_introduced_to_the_server_of_the_next_process(one, other):
-    conversation = await one.opens()
-    await one.asked(conversation, asks(1, "logging/setLevel", b'{"level":"debug"}'))
-    await one.asked(conversation, asks(2, "resources/subscribe", b'{"uri":"a"}'))
-    there = await other.takes_over()
-    assert there is not None
-    assert there.session.id == conversation.session.id
-    assert other.server.link.methods == ["initialize", "logging/setLevel", "resources/subscribe"]
-    assert other.server.link.asked[0].message.params == HELLO.params
-    assert [jsonrpc.decode(line).method for line in other.server.link.sent] == ["notifications/initialized"]
-    await one.asked(conversation, asks(3, "logging/setLevel", b'{"level":"error"}'))
-    await other.asked(there, asks(4, "tools/list"))
-    repeated = other.server.link.of("logging/setLevel")[-1]
-    assert bytes(repeated.message.params) == b'{"level":"error"}'
-
-
 async def test_a_connection_is_nobody_else_s(one, other, state):
     await one.opens()
     assert await other.takes_over(caller=BERT) is None
     assert await other.takes_over(session_id=b"another") is None
     assert await Process(state, key=bytes([1]) * 32).takes_over() is None
-
-
-async def test_a_server_that_refuses_the_handshake_is_not_gone_on_with(one, other):
-    await one.opens()
-    for method in ("initialize", "server/discover"):
-        other.server.answers[method] = lambda asked: asked.error(-32603)
-    assert await other.takes_over() is None
-
-
-async def test_an_ended_connection_is_ended_for_all_and_they_hear_of_it(one, other):
-    conversation = await one.opens()
-    there = await other.takes_over()
-    await other.sharing.ended(b"id")
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not one.news:
-            await asyncio.sleep(0)
-    assert one.news == [(b"id", ENDED)]
-    with pytest.raises(SessionEndedError):
-        await one.sharing.arrives(b"id", asks(1, "tools/list"), ANNA, conversation)
-    assert await one.takes_over() is None
-    assert there is not None
 
 
 async def test_that_an_open_connection_ended_is_not_believed(one, other):
@@ -250,19 +186,6 @@ async def test_that_an_open_connection_ended_is_not_believed(one, other):
         while not one.news:
             await asyncio.sleep(0)
     assert one.news == [(b"id", LISTENING)]
-
-
-async def test_leaving_a_connection_to_others_records_no_end(one, other):
-    conversation = await one.opens()
-    session_id = conversation.session.id
-    there = await other.takes_over()
-    conversation.detach()
-    await conversation.close()
-    one.sharing.left(b"id")
-    assert one.records.closed == []
-    assert there is not None
-    await there.close()
-    assert other.records.closed == [session_id]
 
 
 async def test_a_state_that_was_emptied_is_filled_again(one, other, state):
@@ -307,29 +230,6 @@ async def test_at_the_end_sessions_are_left_to_the_others(one):
     one.sessions.close()
     assert one.records.closed == []
     assert len(one.sessions) == 0
-
-
-async def test_a_conversation_key_in_a_call_names_one_session_across_connections(one, other):
-    conversation = await one.opens()
-    call = asks(1, "tools/call", b'{"name":"t","_meta":%b}' % TALK)
-    await one.asked(conversation, call, do=calls(one, "a"))
-    elsewhere = await other.asked_modern(ANNA, calls(other, "b"), TALK)
-    assert elsewhere.id == conversation.session.id
-    assert other.states.of(elsewhere).calls == ["a", "b"]
-
-
-async def test_a_handle_names_the_session_of_a_connection(one, other):
-    conversation = await one.opens(caller=HANDLED)
-    assert (await other.opens(session_id=b"second", caller=HANDLED)).session.id == conversation.session.id
-    assert (await other.asked_modern(HANDLED)).id == conversation.session.id
-
-
-async def test_without_a_filter_sessions_are_one_all_the_same(state):
-    one, other = Process(state, filtered=False), Process(state, filtered=False)
-    first = await one.asked_modern(HANDLED, lambda session: session.next_sequence_number())
-    second = await other.asked_modern(HANDLED, lambda session: session.next_sequence_number())
-    assert first.id == second.id
-    assert second.sequence == 2
 
 
 async def test_what_changes_nothing_is_not_kept_again(one, state):
