@@ -87,13 +87,7 @@ class Process(World, NewsListener):
 
         filtering = SimpleNamespace(state=self.states.of, predicting=SimpleNamespace(set_context=said))
         self.sharing = build_sharing(
-            state,
-            key,
-            self.sessions,
-            self.tracking,
-            filtering if filtered else None,
-            link_seconds=IDLE,
-            idle_gap=GAP,
+            state, key, self.sessions, self.tracking, filtering if filtered else None, link_seconds=IDLE, idle_gap=GAP
         )
         self.sharing.listen(self)
 
