@@ -77,15 +77,15 @@ async def evaluate_cost(
     sizes: SessionSizes = DEFAULT_SIZES,
 ) -> CostMetrics:
     """Learn from the first sessions and price those that follow, which are learned from as well."""
-    walk, judged = SessionReplay(rules, prices, strategy, found.servers, sizes), []
-    walked = found.sessions[: learn + judge]
-    with progress(found.name, len(walked)) as advance:
-        for place, calls in enumerate(walked):
+    replay, judged = SessionReplay(rules, prices, strategy, found.servers, sizes), []
+    sessions = found.sessions[: learn + judge]
+    with progress(found.name, len(sessions)) as advance:
+        for place, calls in enumerate(sessions):
             started_at = place * _SECONDS_BETWEEN_SESSIONS
             replayed = ReplayedSession(
                 calls=calls, catalog=found.catalog, started_at=started_at, client=client or ReplayedClient()
             )
-            priced = await walk.price(replayed)
+            priced = await replay.price(replayed)
             if place >= learn:
                 judged.append(priced)
             advance(1)

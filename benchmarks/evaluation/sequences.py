@@ -104,19 +104,19 @@ def evaluate_sequences(
     """
     tally = RankTally()
     if protocol == "online":
-        walk = _SequenceReplay(prepared, make_predictor())
+        replay = _SequenceReplay(prepared, make_predictor())
         for session in found.sessions:
-            walk.predict(session, tally)
-            walk.learn(session)
+            replay.predict(session, tally)
+            replay.learn(session)
     else:
         for fold in range(FOLDS):
-            walk = _SequenceReplay(prepared, make_predictor())
+            replay = _SequenceReplay(prepared, make_predictor())
             for session in found.sessions:
                 if session.fold != fold:
-                    walk.learn(session)
+                    replay.learn(session)
             for session in found.sessions:
                 if session.fold == fold:
-                    walk.predict(session, tally)
+                    replay.predict(session, tally)
     return {"n": len(found.sessions), **tally.figures(cuts)}
 
 

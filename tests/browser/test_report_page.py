@@ -11,7 +11,7 @@ from riglm.adapters.reporting.page import page as page_of
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.figures import read_figures
 from riglm.application.reports.report import ReportInput, build_report
-from riglm.application.reports.session_replay import walk_history
+from riglm.application.reports.session_replay import replay_history
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
 from tests.browser.window import Window
@@ -32,7 +32,7 @@ def file(tmp_path_factory):
         record = read_figures(store, Prices())
     usage = replace(record.usage, known=record.usage.known | {"never<b>used"})
     strategy = Strategy(name="frequency", key="frequency", make=FrequencyPredictor)
-    replay = walk_history(history, strategy, settings.filtering, Prices(), {})
+    replay = replay_history(history, strategy, settings.filtering, Prices(), {})
     findings = ReportInput(
         settings=settings,
         stored=len(history),

@@ -20,7 +20,6 @@ from riglm.cli.output import (
 from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
 from riglm.domain.naming import prefixed
 from riglm.domain.session_cost import MAX_SESSIONS
-from riglm.ports.prediction_store import ToolPinsPort
 
 if TYPE_CHECKING:
     from riglm.application.reports.session_replay import ReplayedHistory
@@ -89,7 +88,7 @@ def evaluate(
             figures = recorded_figures(record.of(mode), as_coding_agent=coding_agent)
             found["recorded"] += ({"mode": mode, **row} for row in cost_rows(figures))
         if history:
-            replays = replay_history(history, definitions, kinds, settings, begin)
+            replays = replay_by_strategy(history, definitions, kinds, settings, begin)
             found["strategies"] = [{"predictor": kind, **replay.figures()} for kind, replay in replays.items()]
     if as_json:
         print_json(found)
@@ -141,11 +140,13 @@ def parse_strategies(asked: Sequence[str] | None, settings: "Settings") -> list[
 
 def definitions_of(store: object) -> Mapping[str, bytes]:
     """Return the raw definitions that servers listed last, by the names that clients use; none without pins."""
+    from riglm.ports.prediction_store import ToolPinsPort
+
     pins = store.list_tool_pins() if isinstance(store, ToolPinsPort) else ()
     return {name: pin.seen or pin.definition for pin in pins for name in (pin.name, prefixed(pin.server, pin.name))}
 
 
-def replay_history(
+def replay_by_strategy(
     history: "Sequence[TrainingSession]",
     definitions: Mapping[str, bytes],
     kinds: Sequence[str],
@@ -154,13 +155,13 @@ def replay_history(
 ) -> "dict[str, ReplayedHistory]":
     """Replay sessions with each strategy, by lists as the configuration asks for them; with a progress bar."""
     from riglm.application.prediction.prediction_settings import Strategy
-    from riglm.application.reports.session_replay import walk_history
+    from riglm.application.reports.session_replay import replay_history
 
     replays, prices = {}, settings.prices.prices()
     for kind in kinds:
         strategy = Strategy(name=kind, key=kind, make=partial(_create_predictor, kind, settings))
         with progress(kind, len(history)) as advance:
-            replays[kind] = walk_history(
+            replays[kind] = replay_history(
                 history,
                 strategy,
                 settings.filtering,

@@ -16,7 +16,7 @@ from riglm.cli.evaluate import (
     definitions_of,
     parse_beginning,
     parse_strategies,
-    replay_history,
+    replay_by_strategy,
 )
 from riglm.cli.output import (
     MAX_ROWS,
@@ -135,7 +135,7 @@ def _build(
     findings = ReportInput(
         settings=settings,
         stored=stored,
-        replays=replay_history(history, definitions, kinds, settings, since) if history else {},
+        replays=replay_by_strategy(history, definitions, kinds, settings, since) if history else {},
         skipped=0 if limit else max(0, used - judged),
         record=record,
         since=since,

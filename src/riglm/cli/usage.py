@@ -153,7 +153,8 @@ def stats(
 def _watch(store: "AnalyticsPort", settings: "Settings", found: dict[str, Any]) -> None:
     from rich.live import Live
 
-    with Live(console=create_console(), screen=True, auto_refresh=False) as live:
+    console = create_console()
+    with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             live.update(_render_stats(found, store.count_sessions()[1]), refresh=True)
             time.sleep(_WATCH_SECONDS)

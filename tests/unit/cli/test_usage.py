@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.cli import usage
 from riglm.cli.main import app
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
@@ -189,6 +190,18 @@ def test_stats_count_riglm_s_own_tools_apart(store: Path, used: UUID) -> None:
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
         analytics.record_many([own])
     assert json.loads(run("stats", "--json")) == {**before, "meta_tool_calls": 1}
+
+
+def test_stats_are_watched_until_an_interrupt(used: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = iter([None])
+
+    def sleep(_: float) -> None:
+        if next(rounds, True):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(usage.time, "sleep", sleep)
+    assert "Recorded in all sessions" in run("stats", "--watch")
+    assert next(rounds, None) is None
 
 
 def test_stats_of_an_empty_store_are_zeros(store: Path) -> None:

@@ -23,7 +23,7 @@ JudgedCall = ReplayedCall | CallObservation
 """A call of which it is known whether its tool was in the list."""
 
 
-def shares_of(calls: Iterable[JudgedCall]) -> Interval | None:
+def _find_interval(calls: Iterable[JudgedCall]) -> Interval | None:
     """Where the share of calls lies whose tool was in the list; None without calls."""
     hits: dict[object, int] = {}
     all_: dict[object, int] = {}
@@ -33,12 +33,12 @@ def shares_of(calls: Iterable[JudgedCall]) -> Interval | None:
     return share_by_session(list(hits.values()), list(all_.values()))
 
 
-def percents(calls: Sequence[JudgedCall]) -> float | None:
+def _percent_hit(calls: Sequence[JudgedCall]) -> float | None:
     """The share of calls whose tool was in the list, in percent; None without calls."""
     return round(100 * sum(call.is_hit for call in calls) / len(calls), 2) if calls else None
 
 
-def lists_of(lists: Sequence[ListObservation]) -> dict[str, Any]:
+def _list_fields(lists: Sequence[ListObservation]) -> dict[str, Any]:
     """Return the figures of lists, and the mean of the tokens that one saves."""
     found = list_figures(lists)
     return {**found, "net_per_list": round(found["tokens_net"] / len(lists), 1) if lists else None}
@@ -47,7 +47,7 @@ def lists_of(lists: Sequence[ListObservation]) -> dict[str, Any]:
 _Timed = TypeVar("_Timed", ReplayedCall, ListObservation, CallObservation)
 
 
-def days_of(
+def _list_days(
     steps: Sequence[ReplayedCall], record: Observations, day_of: Callable[[float], str]
 ) -> list[dict[str, Any]]:
     """Return the replay's calls and the recorded lists by day, the earliest first.
@@ -55,10 +55,12 @@ def days_of(
     The interval of a day assumes independent calls: a day has too few sessions to draw from.
     """
     calls, lists, uses = _by_day(steps, day_of), _by_day(record.lists, day_of), _by_day(record.uses, day_of)
-    return [_day(day, calls.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*calls, *lists})]
+    return [
+        _day_fields(day, calls.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*calls, *lists})
+    ]
 
 
-def _day(
+def _day_fields(
     day: str, steps: Sequence[ReplayedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
 ) -> dict[str, Any]:
     interval = wilson(sum(step.is_hit for step in steps), len(steps))
@@ -71,9 +73,9 @@ def _day(
         },
         "hit_rate_interval": interval and [round(100 * interval.low, 2), round(100 * interval.high, 2)],
         "recorded": {
-            **lists_of(lists),
+            **_list_fields(lists),
             "calls": len(judged),
-            "hit_rate": percents(judged),
+            "hit_rate": _percent_hit(judged),
             "missed": sum(not use.is_hit for use in judged),
             "mean_list": round(sum(use.shown for use in judged) / len(judged), 2) if judged else None,
         },
@@ -87,7 +89,7 @@ def _by_day(timed: Iterable[_Timed], day_of: Callable[[float], str]) -> dict[str
     return found
 
 
-def missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObservation]) -> list[dict[str, Any]]:
+def _list_missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObservation]) -> list[dict[str, Any]]:
     """Each tool that a list lacked when it was called, the most often missed first, then by name.
 
     `missed` of `calls` by the replay, `recorded_missed` of `recorded_calls` by what was recorded; of those,
@@ -178,32 +180,32 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
         "verdict": asdict(judge_figures(record, is_on=is_on, others=others)),
         "headline": format_headline(record),
         "bill": bill_fields(record, found.settings.prices.prices()),
-        "record": {mode: _recorded(its) for mode, its in modes.items()},
-        "strategies": [_strategy(name, replay) for name, replay in found.replays.items()],
+        "record": {mode: _mode_fields(its) for mode, its in modes.items()},
+        "strategies": [_strategy_fields(name, replay) for name, replay in found.replays.items()],
         "replayed_with": strategy,
         "replayed": {"calls": len(steps), "sessions": len({step.session for step in steps}), "skipped": found.skipped},
-        "days": days_of(steps, record.now, day_of),
-        "tools": {"missed": missed_tools(steps, record.now.uses), "never_used": sorted(usage.known - usage.used)},
+        "days": _list_days(steps, record.now, day_of),
+        "tools": {"missed": _list_missed_tools(steps, record.now.uses), "never_used": sorted(usage.known - usage.used)},
         "explanation": EXPLANATION,
     }
 
 
-def _recorded(its: Observations) -> dict[str, Any] | None:
+def _mode_fields(its: Observations) -> dict[str, Any] | None:
     """The figures of one mode; None when no list was recorded in it."""
     if not its.lists:
         return None
     judged = its.judged
     fresh = [use for use in judged if use.fresh]
     return {
-        **lists_of(its.lists),
+        **_list_fields(its.lists),
         "cost": cost_fields(its.cost),
         "cost_as_coding_agent": cost_fields(its.cost_as_coding_agent),
         "calls": len(judged),
         "new_calls": len(fresh),
-        "hit_rate": percents(judged),
-        "new_hit_rate": percents(fresh),
+        "hit_rate": _percent_hit(judged),
+        "new_hit_rate": _percent_hit(fresh),
         **hit_figures(judged),
-        "hit_rate_interval": _percents(shares_of(judged)),
+        "hit_rate_interval": _to_percents(_find_interval(judged)),
         "mean_list": _mean([use.shown for use in judged]),
         "mean_available": _mean([use.available for use in judged]),
         "surfaces": {
@@ -213,16 +215,16 @@ def _recorded(its: Observations) -> dict[str, Any] | None:
     }
 
 
-def _strategy(name: str, replay: ReplayedHistory) -> dict[str, Any]:
+def _strategy_fields(name: str, replay: ReplayedHistory) -> dict[str, Any]:
     return {
         "predictor": name,
         **replay.figures(),
-        "hit_rate_interval": _percents(shares_of(replay.calls)),
-        "new_hit_rate_interval": _percents(shares_of([call for call in replay.calls if call.fresh])),
+        "hit_rate_interval": _to_percents(_find_interval(replay.calls)),
+        "new_hit_rate_interval": _to_percents(_find_interval([call for call in replay.calls if call.fresh])),
     }
 
 
-def _percents(found: Interval | None) -> list[float] | None:
+def _to_percents(found: Interval | None) -> list[float] | None:
     return None if found is None else [round(100 * found.low, 2), round(100 * found.high, 2)]
 
 

@@ -300,7 +300,7 @@ class ReplayedHistory:
         }
 
 
-def walk_history(
+def replay_history(
     history: Sequence[TrainingSession],
     strategy: Strategy,
     rules: FilteringSettings,
@@ -311,7 +311,7 @@ def walk_history(
     since: float = 0.0,
     on_session: Callable[[int], None] = lambda _: None,
 ) -> ReplayedHistory:
-    """Walk the sessions once, oldest first; each gets its list before it is learned.
+    """Replay the sessions once, oldest first; each gets its list before it is learned.
 
     With `by_principal` a principal learns only from its sessions.
 
@@ -328,10 +328,10 @@ def walk_history(
         return replays[whose]
 
     with ThreadPoolExecutor(1) as thread:  # whose caller may have an event loop
-        return thread.submit(asyncio.run, _walk(history, replay_of, definitions, since, on_session)).result()
+        return thread.submit(asyncio.run, _replay_all(history, replay_of, definitions, since, on_session)).result()
 
 
-async def _walk(
+async def _replay_all(
     history: Sequence[TrainingSession],
     replay_of: Callable[[TrainingSession], SessionReplay],
     definitions: Mapping[str, bytes],

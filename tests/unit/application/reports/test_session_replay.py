@@ -7,7 +7,7 @@ import pytest
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.prediction_settings import Strategy
-from riglm.application.reports.session_replay import walk_history
+from riglm.application.reports.session_replay import replay_history
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.prediction import Prediction, PredictionInput
@@ -46,7 +46,7 @@ class Favoring(PredictorPort):
 
 def walked(history, make=FrequencyPredictor, **options):
     strategy = Strategy(name="scripted", key="scripted", make=make)
-    return walk_history(history, strategy, FilteringSettings(), Prices(), {}, **options)
+    return replay_history(history, strategy, FilteringSettings(), Prices(), {}, **options)
 
 
 def by_session(calls):
