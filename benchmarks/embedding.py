@@ -14,9 +14,9 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from riglm.adapters.embedding.bundled import BUNDLED_MODEL
-from riglm.adapters.embedding.fastembed import FastembedEmbedder
+from riglm.adapters.embedding.fastembed import BUNDLED_MODEL
 from riglm.adapters.embedding.hashing import HashingEmbedder
+from riglm.adapters.embedding.model_client import FastembedEmbedder
 from riglm.ports.embedder import EmbedderPort
 
 TOOLS = 500
@@ -70,6 +70,11 @@ def resident(pid: int | None) -> float:
     return float(psutil.Process(pid).memory_info().rss) / MIB
 
 
+def model_process(directory: str) -> int:
+    """The id of the process that looks for models in a directory."""
+    return next(each.pid for each in psutil.process_iter(["cmdline"]) if directory in (each.info["cmdline"] or ()))
+
+
 def query_times(embedder: EmbedderPort) -> list[float]:
     """Milliseconds of one short text at a time."""
     times = []
@@ -85,7 +90,7 @@ def main() -> None:
     texts = descriptions()
     before = resident(None)
     with tempfile.TemporaryDirectory() as directory:
-        model = FastembedEmbedder((BUNDLED_MODEL,), directory=Path(directory))
+        model = FastembedEmbedder(BUNDLED_MODEL, Path(directory))
         start = time.perf_counter()
         with model:
             loaded = time.perf_counter() - start
@@ -96,7 +101,7 @@ def main() -> None:
                 alone = runner.run(lateness_alone(3))
                 late, took = runner.run(lateness_during(model, texts))
                 static, static_took = runner.run(lateness_during(HashingEmbedder(), texts))
-            own, childs = resident(None) - before, resident(model.pid)
+            own, childs = resident(None) - before, resident(model_process(directory))
     facts = Table(title=f"{BUNDLED_MODEL}, in a process of its own")
     facts.add_column("what")
     facts.add_column("value", justify="right")

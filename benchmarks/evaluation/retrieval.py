@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.evaluation.dataset import Dataset, DatasetError, Query
 from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.adapters.embedding.factory import build_embedder
+from riglm.adapters.embedding.embedders import build_embedder
 from riglm.application.reports.session_replay import digest
 from riglm.cli.output import progress
 from riglm.domain.invocation import DiscoveryMethod

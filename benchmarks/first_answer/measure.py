@@ -22,7 +22,7 @@ SEARCH: Final = "search_available_tools"
 CONTEXT: Final = "set_context"
 _ARGUMENT: Final = {SEARCH: "query", CONTEXT: "context"}
 _UNRELATED: Final = "quantum chromodynamics"
-_WORKER: Final = b"riglm.adapters.embedding.worker"
+_WORKER: Final = b"riglm.adapters.embedding.model_server"
 _SETTINGS: Final = {
     "RIGLM_FILTERING__META_TOOLS__INDEX_STATUS": "true",
     "RIGLM_FILTERING__MAX_TOOLS": "8",

@@ -187,7 +187,7 @@ class Container(DeclarativeContainer):
     estimating_worker = Singleton(lazy("application.worker:Worker"), "riglm-estimating")
     store_worker = Singleton(lazy("application.worker:Worker"), "riglm-asking")
     embedders: Provider["Embedders"] = Singleton(
-        lazy("adapters.embedding.factory:shared_embedders"), given.embedder,
+        lazy("adapters.embedding.embedders:build_embedders"), given.embedder,
         Factory(lazy("adapters.analytics.vectors:SqlVectors"), store_url, timeout=given.storage.timeout)
     )
     select_predictor = Call(lazy("adapters.prediction.selection:select_predictor"))

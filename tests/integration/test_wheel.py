@@ -48,6 +48,9 @@ def test_an_installed_riglm_brings_its_migrations_and_its_page(installed: Path, 
     assert (page / "index.html").is_file()
     assert (page / "assets" / "vendor" / "echarts" / "echarts.common.min.js").is_file()
     assert (installed / "bin" / "riglm").is_file()
+    assert (installed / "riglm" / "domain" / "everyday_kinds.toml").is_file()
+    assets = installed / "riglm" / "adapters" / "embedding" / "assets"
+    assert {file.name for file in assets.iterdir()} == {"tokenizer.json", "tokenizer_config.json", "NOTICE"}
 
 
 @pytest.mark.timeout(180)

@@ -135,7 +135,7 @@ def _require_predictor(configuration: "Configuration") -> None:
 
 def _require_model(configuration: "Configuration") -> None:
     from riglm.adapters.configuration.presence import require_embedder
-    from riglm.adapters.embedding.factory import available, require_known_model
+    from riglm.adapters.embedding.embedders import available, require_known_model
 
     require_embedder(configuration, available)
     with _placed(configuration):

@@ -153,8 +153,8 @@ def _load_without_servers(options: Options) -> Configuration | None:
 
 def _problems(configuration: Configuration) -> list[str]:
     """Return all that keeps riglm from starting so, but what is missing of single servers."""
-    from riglm.adapters.embedding import factory
-    from riglm.adapters.embedding.factory import require_known_model
+    from riglm.adapters.embedding import embedders
+    from riglm.adapters.embedding.embedders import require_known_model
     from riglm.adapters.prediction import selection
 
     settings = configuration.settings
@@ -162,7 +162,7 @@ def _problems(configuration: Configuration) -> list[str]:
     for require in (
         lambda: require_predictor(configuration, selection.available),
         lambda: Container(settings=settings).predictor(),
-        lambda: require_embedder(configuration, factory.available),
+        lambda: require_embedder(configuration, embedders.available),
         lambda: require_known_model(settings.embedder),
     ):
         try:

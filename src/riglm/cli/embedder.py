@@ -57,27 +57,20 @@ def pull(
 
     No other command uses a network for models.
     """
-    from riglm.adapters.embedding.bundled import BUNDLED_MODEL, DIMENSIONS, REVISION
-    from riglm.adapters.embedding.download import pull as download
-    from riglm.adapters.embedding.factory import models_directory
+    from riglm.adapters.embedding.embedders import models_directory
+    from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, DIMENSIONS, REVISION, pull_model
 
+    pulled: dict[str, Any]
     if model == BUNDLED_MODEL:
-        _show_pulled(
-            {"model": model, "identity": f"{model}@{REVISION}", "dimensions": DIMENSIONS},
-            f"{model} is installed with riglm; there is nothing to download.",
-            as_json,
-        )
-        return
-    directory = models_directory(_settings(config))
-    typer.echo(f"Downloading {model} into {directory}, for at most {deadline:g} s.", err=True)
-    pulled = download(model, directory, deadline=deadline)
-    words = f"{pulled.identity} can be used ({pulled.dimensions} dimensions). Set embedder.model to {pulled.model}."
-    _show_pulled(asdict(pulled), words, as_json)
-
-
-def _show_pulled(fields: dict[str, Any], words: str, as_json: bool) -> None:
+        pulled = {"model": model, "identity": f"{model}@{REVISION}", "dimensions": DIMENSIONS}
+        words = f"{model} is installed with riglm; there is nothing to download."
+    else:
+        directory = models_directory(_settings(config))
+        typer.echo(f"Downloading {model} into {directory}, for at most {deadline:g} s.", err=True)
+        pulled = pull_model(model, directory, timeout=deadline)
+        words = "{identity} can be used ({dimensions} dimensions). Set embedder.model to {model}.".format(**pulled)
     if as_json:
-        print_json(fields)
+        print_json(pulled)
     else:
         typer.echo(words)
 
@@ -90,7 +83,7 @@ def _settings(config: Path | None) -> "EmbedderSettings":
 
 def examine(settings: "EmbedderSettings") -> dict[str, Any]:
     """Load the configured model, and report the model that is used and why; it may be the fallback."""
-    from riglm.adapters.embedding.factory import build_embedder, models_directory
+    from riglm.adapters.embedding.embedders import build_embedder, models_directory
 
     reasons = _Reasons()
     logging.getLogger("riglm.embedder").addHandler(reasons)
@@ -112,10 +105,10 @@ def examine(settings: "EmbedderSettings") -> dict[str, Any]:
 
 
 def _bundled_file() -> str | None:
-    from riglm.adapters.embedding.bundled import checked_file
+    from riglm.adapters.embedding.fastembed import bundled_file
 
     try:
-        return str(checked_file())
+        return str(bundled_file())
     except LookupError:
         return None
 

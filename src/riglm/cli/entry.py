@@ -180,7 +180,7 @@ def _predictors() -> tuple[str, ...]:
 
 
 def _embedders() -> tuple[str, ...]:
-    from riglm.adapters.embedding.factory import available
+    from riglm.adapters.embedding.embedders import available
 
     return available()
 

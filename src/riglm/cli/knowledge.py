@@ -73,6 +73,9 @@ def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     done.require_all()
 
 
+_EMBEDDING_BATCH_SIZE = 8
+
+
 def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> EmbeddingResult:
     """Embed what lacks a vector of the current model, with a progress bar."""
     from riglm.application.knowledge.importing import give_vectors
@@ -89,7 +92,7 @@ def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> Embedd
                 advance(count)
 
             try:
-                give_vectors(store, embedder, settings.embedder.batch, done)
+                give_vectors(store, embedder, _EMBEDDING_BATCH_SIZE, done)
             except EmbedderUnavailableError as error:
                 return EmbeddingResult(model=embedder.model, given=given, waiting=lacking - given, reason=str(error))
         return EmbeddingResult(model=embedder.model, given=given, waiting=0)

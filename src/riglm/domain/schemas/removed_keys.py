@@ -3,7 +3,8 @@
 from typing import Final
 
 REMOVED_KEYS: Final[dict[str, str]] = {
-    "control.allow_upstream_changes": "remove it, change servers in riglm.yaml, and restart riglm"
+    "control.allow_upstream_changes": "remove it, change servers in riglm.yaml, and restart riglm",
+    "embedder.batch": "remove it: requests of several threads take turns of eight texts",
 }
 """What to do about each key that was removed, by its path: `{"embedder.batch": "remove it: …"}`.
 

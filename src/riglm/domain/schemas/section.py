@@ -255,18 +255,16 @@ class EmbedderSettings(SettingsModel):
     options: dict[str, Any] = Field(default={})
     """Options of an embedder that a package brings, by name."""
     model: str = Field(default="riglm/all-MiniLM-L6-v2-int8", min_length=1)
-    """The model that is installed with riglm, or one of fastembed's (extra `fastembed`), for example
+    """The model that is installed with riglm, or one of fastembed's, for example
     `BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for knowledge there is
     no fallback for a model that is named here.
     """
     directory: str | None = Field(default=None, min_length=1)
     """Where downloaded models are kept; by default in the user's cache."""
     deadline: Seconds = 10
-    """For one batch of texts, in seconds."""
+    """Seconds to wait for the vector of one text."""
     start_deadline: Seconds = 30
-    """For the model to load, in seconds."""
-    batch: int = Field(default=8, ge=1, le=1024)
-    """Number of texts embedded before the next request gets its turn."""
+    """Seconds to wait for the model to load."""
     idle: Seconds = 300
     """Seconds without a request after which the model's process ends and frees its memory."""
     shared: bool = True

@@ -15,14 +15,16 @@ class ScriptedEmbedder(EmbedderPort):
         self.model_now = model
         self.dimensions = dimensions
         self.fails = False
+        self.opened = 0
         self.asked: list[list[str]] = []
         self.changes_to: str | None = None
 
     def __enter__(self):
+        self.opened += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self.opened -= 1
 
     @property
     def model(self) -> str:

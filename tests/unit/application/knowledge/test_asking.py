@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import pytest
 
-from riglm.adapters.embedding.factory import SharedEmbedder
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.retrieval import LazyVectorStore, QuestionEmbedder
 from riglm.application.worker import Worker
@@ -105,15 +104,6 @@ async def test_once_it_is_closed_no_question_opens_the_model(worker: Worker, mod
     with pytest.raises(EmbedderUnavailableError):
         await embed("falcon")
     assert model.opened == []
-
-
-async def test_a_shared_model_stays_open_until_the_last_user_goes(model: Model):
-    shared = SharedEmbedder(model)
-    with shared:
-        with shared:
-            assert len(model.opened) == 1
-        assert model.closed == 0
-    assert model.closed == 1
 
 
 class Away(InMemoryKnowledge):

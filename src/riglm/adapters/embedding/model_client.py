@@ -1,0 +1,215 @@
+"""Embeds texts by asking the model process."""
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NoReturn, Self
+
+import numpy as np
+
+from riglm.adapters.embedding.hashing import readable
+from riglm.adapters.embedding.model_process import ModelProcess
+from riglm.adapters.embedding.model_server import Channel, Embed, Loaded, Refused, Row
+from riglm.domain.prediction import Vector
+from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
+
+FASTEMBED_PROVIDER: Final = "fastembed"
+"""The provider's name in the configuration and in the capability signal."""
+
+_TURN_TEXTS: Final = 8
+_ATTEMPTS: Final = 3  # the second may meet a process that is just ending
+_MAX_BACKOFF_SECONDS: Final = 300.0
+_log: Final = logging.getLogger("riglm.embedder")
+
+
+class Turns:
+    """A lock that a thread cannot take twice in a row while another waits for it.
+
+    A plain lock would let a thread that loops over many texts keep the others out.
+    """
+
+    def __init__(self) -> None:
+        self._next = threading.Lock()
+        self._busy = threading.Lock()
+
+    def __enter__(self) -> Self:
+        with self._next:
+            self._busy.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._busy.release()
+
+
+class FastembedEmbedder(EmbedderPort):
+    """A model of fastembed, run by the model process: a private one, or one that a user's riglm processes share.
+
+    Several threads may ask; they take turns of eight texts. If the process ends, it is started again at once. If that
+    does not help, or it does not answer or cannot load the model, the model is down: questions are refused at once
+    while it is started in the background, after pauses that double up to five minutes.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        directory: Path,
+        *,
+        deadline: float = 10.0,
+        start_deadline: float = 30.0,
+        idle: float = 300.0,
+        first_delay: float = 1.0,
+        shared_in: Path | None = None,
+    ) -> None:
+        """An embedder that is not open yet.
+
+        Args:
+            model: its name.
+            directory: where downloaded models are kept.
+            deadline: seconds to wait for the vector of one text.
+            start_deadline: seconds to wait for the model to load.
+            idle: seconds without a request after which the process ends.
+            first_delay: seconds before the process is started again after a failure.
+            shared_in: the directory for the sockets of shared processes; None for a private process.
+        """
+        self._name = model
+        self._process = ModelProcess(model, directory, idle=idle, shared_in=shared_in)
+        self._deadline = deadline
+        self._start_deadline = start_deadline
+        self._first_delay = first_delay
+        self._turns = Turns()  # held while the channel is used, opened or closed
+        self._opening = threading.Lock()  # held to look whether it may still be opened
+        self._is_open = False
+        self._channel: Channel | None = None
+        self._loaded: Loaded | None = None
+        self._down = ""
+        self._timer: threading.Timer | None = None
+        self._failures = 0
+
+    def __enter__(self) -> Self:
+        with self._turns:
+            self._is_open, self._down, self._failures = True, "", 0
+            with contextlib.suppress(EmbedderUnavailableError):
+                self._ask(())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._opening:
+            self._is_open = False
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._channel is not None:
+                with contextlib.suppress(OSError):  # shut, not closed: another thread may be reading from it
+                    self._channel.link.shutdown(socket.SHUT_RDWR)
+        with self._turns:
+            self._disconnect()
+
+    @property
+    def model(self) -> str:
+        return self._loaded.identity if self._loaded else self._name
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        rows: list[bytes] = []
+        models = set()
+        for start in range(0, len(texts) or 1, _TURN_TEXTS):
+            self._refuse_if_down()
+            with self._turns:
+                rows += self._ask([readable(text) for text in texts[start : start + _TURN_TEXTS]])
+                models.add(self._loaded)
+        if len(models) > 1:
+            raise EmbedderUnavailableError("another model was loaded meanwhile")
+        dimensions = self._loaded.dimensions if self._loaded else 0
+        return np.frombuffer(bytearray().join(rows), dtype=np.float32).reshape(len(texts), dimensions)
+
+    def status(self) -> EmbedderStatus:
+        is_usable = self._loaded is not None and not self._down
+        return EmbedderStatus(
+            provider=FASTEMBED_PROVIDER,
+            model=self._name,
+            status="unavailable" if self._down else "ready" if self._loaded else "loading",
+            actual_provider=FASTEMBED_PROVIDER,
+            actual_model=self._name,
+            dimensions=self._loaded.dimensions if self._loaded else 0,
+            is_fallback_active=False,
+            semantic_quality="high" if is_usable else "none",
+        )
+
+    def _ask(self, texts: Sequence[str]) -> list[bytes]:
+        self._refuse_if_down()
+        return self._insist(texts)
+
+    def _refuse_if_down(self) -> None:
+        if self._down:
+            raise EmbedderUnavailableError(self._down)
+
+    def _insist(self, texts: Sequence[str]) -> list[bytes]:
+        """Return the rows of some texts, again from another process if this one ends; else the model is down."""
+        try:
+            for _ in range(_ATTEMPTS - 1):
+                with contextlib.suppress(ConnectionError):
+                    return self._exchange(texts)
+                self._disconnect()
+            return self._exchange(texts)
+        except TimeoutError:
+            self._process.give_up()
+            self._fail("the model process did not answer in time")
+        except (OSError, ValueError) as error:
+            self._fail(f"the model process failed: {error}")
+
+    def _exchange(self, texts: Sequence[str]) -> list[bytes]:
+        channel = self._channel or self._connect()
+        if not texts:
+            return []
+        channel.link.settimeout(self._deadline)
+        channel.send(Embed(tuple(texts)))
+        rows = []
+        for _ in texts:
+            match channel.receive():
+                case Row(floats):
+                    rows.append(floats)
+                case Refused(reason):
+                    raise EmbedderUnavailableError(f"the model refused a text: {reason}")
+                case other:
+                    raise ValueError(f"it answered with {type(other).__name__}")
+        self._failures = 0
+        return rows
+
+    def _connect(self) -> Channel:
+        with self._opening:
+            if not self._is_open:
+                raise EmbedderUnavailableError("the embedder is not open")
+            channel = self._channel = Channel(self._process.connect())
+        channel.link.settimeout(self._start_deadline)
+        match channel.receive():
+            case Loaded() as loaded:
+                self._loaded, self._down = loaded, ""
+            case Refused(reason):
+                self._fail(reason)
+            case other:
+                raise ValueError(f"it answered with {type(other).__name__}")
+        return channel
+
+    def _fail(self, reason: str) -> NoReturn:
+        """Have the model down, and started again later."""
+        self._disconnect()
+        with self._opening:
+            if self._is_open:
+                self._down = reason
+                delay = min(self._first_delay * 2**self._failures, _MAX_BACKOFF_SECONDS)
+                self._failures += 1
+                self._timer = threading.Timer(delay, self._revive)
+                self._timer.daemon = True
+                self._timer.start()
+        raise EmbedderUnavailableError(reason)
+
+    def _revive(self) -> None:
+        with self._turns, contextlib.suppress(EmbedderUnavailableError):
+            self._insist(())
+            _log.info("the model can be used again", extra={"model": self.model})
+
+    def _disconnect(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
