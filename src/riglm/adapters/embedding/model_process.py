@@ -73,7 +73,7 @@ class ModelProcess:
             return self._start(Path(place) / "socket")
 
     def give_up(self) -> None:
-        """Remove the socket of a process that does not answer, so that the next client starts another one."""
+        """Remove the socket of a process that does not answer, so that the next client starts a process."""
         if self._socket is not None:
             path, identity = self._socket
             with contextlib.suppress(OSError), _locked(path.parent):

@@ -2,8 +2,7 @@
 
 Its standard input is a socket that listens at PATH. It detaches from the process that started it and serves all clients
 that connect. It sends each `Loaded` or `Refused`; then, for each text of an `Embed`, a `Row` or one `Refused`, which
-ends the answer. It exits after IDLE seconds without a request, or once its socket is gone from PATH and no client is
-left.
+ends the answer. It exits after IDLE seconds without a request, or once its socket is deleted and no client is left.
 """
 
 import contextlib
@@ -104,7 +103,7 @@ class ModelServer:
         self._embedding = ThreadPoolExecutor(1)  # a query waits for one text of another client's, not for all of them
 
     def accept_clients(self, listener: socket.socket, path: Path) -> None:
-        """Serve until idle, or until the socket is gone from its path and no client is left."""
+        """Serve until idle, or until the socket is deleted and no client is left."""
         identity = file_identity(path)
         clients: list[threading.Thread] = []
         listener.settimeout(_POLL_SECONDS)
@@ -142,7 +141,7 @@ class ModelServer:
 
 
 def file_identity(path: Path) -> int | None:
-    """Return what distinguishes the file at a path from another one there, None if there is none."""
+    """Return what distinguishes the file at a path from others there, None if there is none."""
     with contextlib.suppress(OSError):
         return path.stat().st_ino
     return None
