@@ -205,25 +205,6 @@ def test_clients_that_defer_tools_load_those_of_riglm_while_it_filters(home: Pat
     assert installations() == ()
 
 
-@pytest.mark.parametrize("shape", [CODEX, QWEN, COPILOT], ids=lambda shape: shape.client)
-def test_shadow_takes_preloading_back_after_riglm_has_moved(home: Path, shape: Shape) -> None:
-    file = put(home, shape)
-    done("init")
-    installed = file.read_bytes()
-    told("enforce")
-    moved = servers_in(file)["riglm"]["command"]
-    command = moved if isinstance(moved, str) else moved[0]
-    preloaded = file.read_bytes()
-    file.write_bytes(preloaded.replace(command.encode(), b"/before/riglm"))
-    done("init")
-    assert file.read_bytes() == preloaded
-    assert len(told("shadow")["clients"]) == 1
-    assert read(file) == read_content(file, installed)
-    assert told("shadow")["clients"] == []
-    done("undo")
-    assert read(file) == read_content(file, shape.content)
-
-
 @pytest.mark.parametrize("content", ["", CODEX.text], ids=["one server", "several"])
 @pytest.mark.parametrize("modes", [["enforce"], ["enforce", "shadow"], ["enforce", "shadow", "enforce"]])
 @pytest.mark.parametrize("edited_after", [0, 1, 3])
@@ -243,15 +224,6 @@ def test_undo_leaves_no_setting_for_riglm_in_a_file_that_was_changed_since(
     done("undo")
     assert read(file) == tomllib.loads(text + later)
     assert installations() == ()
-
-
-def test_undo_restores_the_servers_after_the_setting_of_the_entry_was_edited(home: Path) -> None:
-    file = put(home, CODEX)
-    done("init")
-    told("enforce")
-    file.write_text(file.read_text("utf-8").replace('["deferred"]', "5"), "utf-8")
-    done("undo")
-    assert read(file) == tomllib.loads(CODEX.text)
 
 
 def test_only_the_lines_of_the_servers_change(home: Path) -> None:
@@ -490,12 +462,6 @@ def test_a_variable_that_is_not_set_fails_its_own_server_alone(home: Path, monke
     assert read.settings.upstream_specs()[4].url == "http://r-url-is-not-set.invalid/mcp"
 
 
-def test_include_moves_a_server_that_may_want_its_user_to_sign_in(home: Path) -> None:
-    file = put(home, CLAUDE_CODE)
-    done("init", "--include", "linear")
-    assert list(servers_in(file)) == ["riglm"]
-
-
 def test_odd_entries_get_a_word_each_and_the_rest_goes_on(home: Path) -> None:
     (home / ".cursor").mkdir()
     said = {"": {"command": "sh"}, "a": {"command": "sh", "args": True}, "b": None, "c": {"command": "sh"}}
@@ -554,30 +520,6 @@ def test_config_check_looks_at_what_init_made_where_nothing_is_named(
     result = runner.invoke(check_app, ["check"])
     assert "mcpServers.two.command" in str(result.exception)
     assert str(second) in str(result.exception)
-
-
-def test_programs_of_a_project_are_looked_for_there_from_wherever_init_is_asked(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = home / "elsewhere"
-    (project / "tools").mkdir(parents=True)
-    program = project / "tools" / "run.sh"
-    program.touch(0o700)
-    servers = {"relative": {"command": "./tools/run.sh"}, "inside": {"command": "./run.sh", "cwd": "${TOOLS}"}}
-    monkeypatch.setenv("TOOLS", str(project / "tools"))
-    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), "utf-8")
-    (place,) = told("init", "--project", str(project))["places"]
-    assert [move["name"] for move in place["moves"]] == ["relative", "inside"]
-    program.unlink()
-    (place,) = told("init", "--project", str(project))["places"]
-    assert [stay["name"] for stay in place["stays"]] == ["relative", "inside"]
-
-
-def test_a_server_that_is_given_a_directory_called_riglm_is_moved_like_others(home: Path) -> None:
-    server = {"command": "python", "args": ["server.py", "fs", "/home/me/riglm"]}
-    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"fs": server}}), "utf-8")
-    (place,) = told("init")["places"]
-    assert [move["name"] for move in place["moves"]] == ["fs"]
 
 
 def test_a_whole_command_in_the_place_of_a_program_shows_no_secret_of_its_own(home: Path) -> None:
@@ -655,7 +597,8 @@ def test_what_cannot_be_written_keeps_nothing_else_from_being_done_and_is_told(h
     cursor.chmod(0o444)
     result = runner.invoke(app, ["init", "--yes"])
     assert result.exit_code == 1
-    assert f"not done for cursor, {cursor}: " in result.stderr
+    assert f"not done for cursor, {cursor}: {cursor} has no write permission" in result.stderr.replace("\n", " ")
+    assert cursor.read_bytes() == CURSOR.content
     assert "done: start codex again" in result.stdout
     assert [each.client for each in installations()] == ["codex"]
     again = runner.invoke(app, ["init", "--yes", "--json"])
@@ -673,17 +616,6 @@ def test_what_cannot_be_written_keeps_nothing_else_from_being_done_and_is_told(h
     assert files["codex"][0] is False
     assert "has no write permission" in files["codex"][1]
     assert cursor.read_bytes() == CURSOR.content
-
-
-def test_a_file_without_write_permission_was_protected_on_purpose_and_nothing_changes(home: Path) -> None:
-    file = put(home, CURSOR)
-    file.chmod(0o444)
-    result = runner.invoke(app, ["init", "--yes"])
-    assert result.exit_code != 0
-    assert "has no write permission" in result.output + str(result.exception)
-    assert file.read_bytes() == CURSOR.content
-    assert list(home.glob(".config/riglm/*.yaml")) == []
-    assert installations() == ()
 
 
 def test_what_was_noted_and_never_written_is_undone_by_leaving_the_file_as_it_is(
@@ -704,14 +636,6 @@ def test_what_was_noted_and_never_written_is_undone_by_leaving_the_file_as_it_is
     done("undo")
     assert file.read_bytes() == CURSOR.content
     assert installations() == ()
-
-
-def test_a_file_that_the_client_removed_returns_as_it_was(home: Path) -> None:
-    file = put(home, CURSOR)
-    done("init")
-    file.unlink()
-    done("undo")
-    assert file.read_bytes() == CURSOR.content
 
 
 @pytest.mark.parametrize("number", range(4), ids=["copy", "journal", "configuration", "client's file"])

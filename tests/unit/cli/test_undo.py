@@ -61,12 +61,13 @@ def test_of_two_servers_with_one_name_both_are_kept(home: Path, shape: Any) -> N
     assert set(shape.goes) <= set(servers_in(file))
 
 
-def test_a_file_that_was_emptied_returns_and_one_without_its_servers_is_left_with_a_word(home: Path) -> None:
+def test_a_file_that_was_removed_or_emptied_returns_and_one_without_its_servers_is_left_with_a_word(home: Path) -> None:
     file = put(home, CURSOR)
-    done("init")
-    file.write_text("\n", "utf-8")
-    done("undo")
-    assert file.read_bytes() == CURSOR.content
+    for spoil in (Path.unlink, lambda emptied: emptied.write_text("\n", "utf-8")):
+        done("init")
+        spoil(file)
+        done("undo")
+        assert file.read_bytes() == CURSOR.content
     done("init")
     file.write_text('{"theme": "dark"}', "utf-8")
     output = done("undo").output

@@ -1,11 +1,9 @@
 import json
-import shlex
 
 import pytest
 
 from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration.moved_servers import add_servers
-from riglm.domain.redaction import mask_command
 
 SECRETS = {
     "a token": {"env": {"GITHUB_TOKEN": "ghp_abcdefghij0123456789"}},
@@ -128,25 +126,6 @@ def test_no_secret_of_a_server_that_was_commented_out_is_shown() -> None:
     assert '"command": "npx"' in Cover()(texts[0])
 
 
-USUAL_NAMES = (
-    "PGPASSWORD", "DB_PASS", "DBPASS", "dbPass", "MYSQL_PWD", "DB_CREDS", "JWT", "SESSION_ID", "OTP", "WEBHOOK_URL",
-    "CONNECTION_STRING", "ConnectionStrings__Default", "AccountKey", "X-Auth", "Cookie", "LICENSE_KEY",
-)  # fmt: skip
-LINES = (
-    "srv --pass hunter", "srv --db-pass=hunter", "srv -phunter", "srv -Password hunter", "srv /password:hunter",
-    "srv --user me:hunter", "docker run -e DB_PASS=hunter img", "env PASS=hunter srv", "sh -c 'TOKEN=hunter srv'",
-    "sh -c 'export TOKEN=hunter; srv'", "bash -lc 'mysql -phunter db'", "sh -c 'srv --pass hunter'",
-    "srv --PASSWORD hunter", "cmd /c 'set TOKEN=hunter&& srv'", "pwsh -c '$env:TOKEN=\"hunter\"; srv'",
-    "'srv --token hunter'",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", USUAL_NAMES)
-def test_a_plain_word_is_covered_under_the_usual_names_of_secrets(name: str) -> None:
-    document = {"mcpServers": {"it": {"env": {name: "hunter"}}}}
-    assert Cover(document)(json.dumps(document)) == json.dumps(document).replace("hunter", "***")
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -160,12 +139,3 @@ def test_a_plain_word_is_covered_under_the_usual_names_of_secrets(name: str) -> 
 def test_a_plain_password_within_a_value_is_covered(value: str) -> None:
     document = {"mcpServers": {"it": {"env": {"STORE": value}}}}
     assert "hunter" not in Cover(document)(json.dumps(document))
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_a_plain_password_in_a_command_is_covered(line: str) -> None:
-    command, *args = shlex.split(line)
-    document = {"mcpServers": {"it": {"command": command, "args": args}}}
-    assert "hunter" not in Cover(document)(json.dumps(document))
-    assert "hunter" not in " ".join(mask_command([command, *args]))
-    assert len(mask_command([command, *args])) == len(args) + 1

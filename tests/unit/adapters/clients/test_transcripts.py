@@ -176,12 +176,6 @@ def test_a_block_without_text_costs_nothing_beside_it(tmp_path):
     assert [each for each in found if isinstance(each, UnreadableLine)] == []
 
 
-def test_a_mark_of_the_byte_order_is_no_damage(tmp_path):
-    file = written(tmp_path / "s1.jsonl", line("assistant", [use()]), line("user", [result()]))
-    file.write_bytes("\ufeff".encode() + file.read_bytes())
-    assert len(called(read(CLAUDE_CODE, file))) == 1
-
-
 def test_links_are_not_followed_but_for_the_one_that_is_named(tmp_path):
     kept = written(tmp_path / "kept" / "s1.jsonl", {})
     (tmp_path / "kept" / "again.jsonl").symlink_to(kept)
@@ -569,19 +563,6 @@ def with_directory(lines, *directories):
 def test_a_call_tells_where_its_client_was_started(tmp_path, source, lines):
     (call,) = called(read(source, written(tmp_path / "s.jsonl", *lines)))
     assert call.directory == "/x"
-
-
-@pytest.mark.parametrize(
-    ("source", "lines"),
-    [
-        (CLAUDE_CODE, [line("assistant", [use()], cwd=None), line("user", [result()])]),
-        (CODEX, [event("session_meta", {"id": "c1"}), ended()]),
-        (QWEN, qwen_call(1, 1)),
-    ],
-)
-def test_a_transcript_may_not_tell_where_its_client_was_started(tmp_path, source, lines):
-    (call,) = called(read(source, written(tmp_path / "s.jsonl", *lines)))
-    assert call.directory == ""
 
 
 def test_a_letter_cut_in_two_costs_no_call(tmp_path):

@@ -179,13 +179,6 @@ def test_an_entry_that_has_a_new_name_by_now_is_changed_back_and_what_was_added_
     assert tomllib.loads(off.decode()) == {"mcp_servers": {"mine": {"command": "sh", "cwd": "/x"}}}
 
 
-def test_an_entry_that_the_user_already_set_is_left_as_it_is() -> None:
-    had = b'[mcp_servers.riglm]\ncommand = "sh"\nomit_tools_from = ["deferred"]\n'
-    assert not FILES.may_defer(TOML, had, "riglm")
-    assert FILES.with_preloading(TOML, had, "riglm") == had
-    assert FILES.without_preloading(TOML, had, ["riglm"], had) == had
-
-
 COPILOT = ConfigLocation(client="copilot", file=Path("mcp-config.json"), path=("mcpServers",))
 
 
@@ -207,10 +200,3 @@ def test_members_of_the_entry_are_set_and_restored_and_its_comments_stay(entry: 
     off = FILES.without_preloading(COPILOT, on, ["riglm"], content)
     assert json_members.values(off.decode()) == json_members.values(content.decode())
     assert off.count(b"//") + off.count(b"/*") == content.count(b"//") + content.count(b"/*")
-
-
-def test_switching_again_and_again_leaves_the_file_as_it_was() -> None:
-    content = off = b'[mcp_servers.riglm]\ncommand = "sh"\n'
-    for _ in range(4):
-        off = FILES.without_preloading(TOML, FILES.with_preloading(TOML, off, "riglm"), ["riglm"], content)
-    assert off == content

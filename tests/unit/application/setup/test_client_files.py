@@ -69,6 +69,10 @@ def test_what_riglm_could_not_stand_in_for_stays_with_a_word(client: str, entry:
     ("client", "entry", "definition"),
     [
         ("cursor", {"url": "https://h/mcp?key=1"}, {"url": "https://h/mcp?key=1"}),
+        *(
+            ("cursor", {"url": "https://h/mcp", "auth": auth}, {"url": "https://h/mcp"})
+            for auth in ("oauth", True, False, {"type": "oauth"}, {"enabled": True})
+        ),
         ("gemini", {"httpUrl": "http://localhost/mcp"}, {"type": "http", "url": "http://localhost/mcp"}),
         ("windsurf", {"serverUrl": "http://localhost/sse"}, {"url": "http://localhost/sse"}),
         ("cline", {"type": "streamableHttp", "url": "http://[::1]/"}, {"type": "http", "url": "http://[::1]/"}),
@@ -98,19 +102,6 @@ def test_the_folder_of_a_project_is_known_and_what_the_client_alone_understands_
     found = read("vscode", entry, Path("/work/app"))
     assert found.definition == {"command": "sh", "args": ["/work/app/s.js", "/"], "cwd": "/work/app"}
     assert found.unused == ("dev",)
-
-
-def test_gemini_lists_of_names_are_heeded() -> None:
-    place = ConfigLocation(client="gemini", file=Path("settings.json"), path=("mcpServers",))
-    files = make_files()
-    servers = '"mcpServers": {"a": {"command": "sh"}, "b": {"command": "sh"}}'
-
-    def obstacles(mcp: str) -> list[str]:
-        found = files.servers(place, f'{{"mcp": {mcp}, {servers}}}'.encode())
-        return [server.obstacle.partition(" ")[0] for server in found]
-
-    assert obstacles('{"excluded": ["b"]}') == ["", "`mcp.excluded`"]
-    assert obstacles('{"allowed": ["b"]}') == ["`mcp.allowed`"] * 2
 
 
 OPENING = ("initialize", "list")
@@ -304,10 +295,13 @@ def test_the_settings_of_an_organization_are_read_on_every_platform(platform: st
         ("opencode", {"permission": {"*": "ask", "*_rm": "deny", "catalog_rm": "ask"}}, []),
         ("zed", {"agent": {"profiles": {"write": {"context_servers": {"cat": {"tools": {"rm": False}}}}}}}, ["cat"]),
         ("zed", {"agent": {"tool_permissions": {"tools": {"mcp:cat:look": {"default": "deny"}}}}}, ["cat"]),
+        ("crush", {"hooks": {"PreToolUse": [{"matcher": "mcp_cat_rm"}]}}, ["cat"]),
+        ("gemini", {"mcp": {"excluded": ["b"]}}, ["b"]),
+        ("gemini", {"mcp": {"allowed": ["b"]}}, ["cat", "b"]),
     ],
 )
 def test_rules_for_tools_by_name_keep_their_server_where_they_hold(client: str, said: Any, stay: list[str]) -> None:
-    key = {"opencode": "mcp", "zed": "context_servers"}[client]
+    key = FORMATS[client].key
     entry = {"type": "local", "command": ["sh"]} if client == "opencode" else {"command": "sh"}
     place = ConfigLocation(client=client, file=Path("settings.json"), path=(key,))
     content = json.dumps({key: {"cat": entry, "b": entry}, **said}).encode()
@@ -338,9 +332,3 @@ def test_names_that_riglm_does_not_take_are_made_so_and_stay_apart() -> None:
         "n" * 48,
     ]
     assert names_behind(["a b", "a-b", "A-B"]) == {"a b": "a-b-2", "a-b": "a-b", "A-B": "A-B-3"}
-
-
-@pytest.mark.parametrize("auth", ["oauth", True, False, {"type": "oauth"}, {"enabled": True}])
-def test_a_sign_in_without_settings_needs_none(auth: Any) -> None:
-    found = read("cursor", {"url": "https://h/mcp", "auth": auth})
-    assert found.definition == {"url": "https://h/mcp"}
