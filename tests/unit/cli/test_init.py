@@ -138,7 +138,7 @@ def test_timeouts_of_the_client_count_behind_riglm_and_return_with_undo(home: Pa
         "startup_timeout_ms = 120_000\ntool_timeout_sec = 3600\n"
         '[mcp_servers.fast]\ncommand = "sh"\nstartup_timeout_sec = 20.5\n'
     )
-    file = put(home, Shape("codex", Path(".codex/config.toml"), text, ()))
+    file = put(home, Shape("codex", Path(".codex/config.toml"), text.encode(), ()))
     done("init")
     (made,) = installations()
     servers = load(Options(config=made.configuration)).settings.upstream_specs()
