@@ -157,11 +157,11 @@ def _account_file() -> "AccountFile":
 
 def _control_endpoint(settings: Settings, *, is_needed: bool) -> "ControlEndpoint | None":
     """Return the control API's endpoint; None if it is optional and the port is in use."""
-    from riglm.adapters.control.tokens import guarded
+    from riglm.adapters.control.tokens import load_tokens
     from riglm.adapters.mcp.downstream.http import bound_socket
     from riglm.lifespan import ControlEndpoint
 
-    tokens = guarded(settings.control, data_directory(os.environ))
+    tokens = load_tokens(settings.control, data_directory(os.environ))
     try:
         listener = bound_socket(
             settings.control.host, settings.control.port, section="control", option="--control-port"

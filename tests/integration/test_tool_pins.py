@@ -194,8 +194,8 @@ def listed_within(client: Client, names: set[str]) -> None:
     wait_until(lambda: set(client.tools()) >= names, f"{names} are listed")
 
 
-@pytest.mark.parametrize("kind", CHANGES)
-def test_every_kind_of_change_is_reported_and_by_default_nothing_else(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["description", "added"])
+def test_a_change_is_reported_and_by_default_nothing_else(tmp_path: Path, kind: str) -> None:
     place = Place(tmp_path, ["files"], "note")
     first_sight(place)
     tools, changed = CHANGES[kind]
@@ -211,7 +211,8 @@ def test_every_kind_of_change_is_reported_and_by_default_nothing_else(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("servers", "kind"), [(["files"], "description"), *((["files", "git"], kind) for kind in CHANGES)]
+    ("servers", "kind"),
+    [(["files"], "description"), *((["files", "git"], kind) for kind in ("annotation", "swap", "added", "twice"))],
 )
 def test_what_changed_is_held_back_until_it_is_approved(tmp_path: Path, servers: Sequence[str], kind: str) -> None:
     place = Place(tmp_path, servers, "hold")

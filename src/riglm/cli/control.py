@@ -1,7 +1,6 @@
 """`riglm control`: tokens and schema for users of the control API."""
 
 import os
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,33 +23,29 @@ def _control() -> None:
 @app.command()
 def token(
     new: Annotated[
-        bool, typer.Option("--new", help="Make new ones; a riglm that runs takes the old ones no longer.")
+        bool, typer.Option("--new", help="Replace the tokens that there are; a riglm that runs rejects these at once.")
     ] = False,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the tokens that riglm made for the control API, once: only their hashes are kept then."""
+    """Create the tokens of the control API and show them, once: only their hashes are kept."""
     from riglm.adapters.configuration.loading import Options, data_directory, load
-    from riglm.adapters.control.tokens import FILE_NAME, TokenFile, hashed, make
+    from riglm.adapters.control.tokens import FILE_NAME, TokenFile, create_tokens
 
     control = load(Options(config=config, with_servers=False)).settings.control
     file = TokenFile(data_directory(os.environ) / FILE_NAME)
-    made = None if new else file.read()
-    if made is None:
-        file.write(made := make())
-    plain = {scope: token.plain for scope, token in made.items()}
-    if None in plain.values():
+    if not new and file.read() is not None:
         raise RiglmError(
             f"the tokens in {file.path} were shown before, and only their hashes are kept — fix: riglm control token "
             "--new makes others"
         )
+    tokens = create_tokens()
+    file.write(tokens)
     if as_json:
-        print_json(plain)
+        print_json(tokens)
     else:
-        for scope, text in plain.items():
+        for scope, text in tokens.items():
             typer.echo(f"{scope:6}{text}")
-    sys.stdout.flush()
-    file.write(hashed(made))
     _warn_of_configured(control)
 
 

@@ -1,4 +1,4 @@
-"""The tokens that riglm makes for itself: in the clear until they were shown, from then on only their hashes.
+"""Tokens of the control API: created by `riglm control token`, which shows them once, and kept as hashes.
 
 They are random and long, so that a plain hash reveals nothing.
 """
@@ -11,10 +11,10 @@ import logging
 import os
 import secrets
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from riglm.domain.access import is_loopback
 from riglm.domain.errors import ConfigurationError
@@ -22,131 +22,11 @@ from riglm.domain.schemas.downstream import ControlSettings
 from riglm.domain.shortage import failed_write
 
 FILE_NAME: Final = "control-tokens.json"
-"""Their file, in the data directory."""
-
-SCOPES: Final = ("write", "read")
-"""What tokens are for."""
-
-_log: Final = logging.getLogger("riglm.control")
+"""Name of their file, in the data directory."""
 
 _RANDOM_BYTES: Final = 32
-_OF_OTHERS: Final = 0o077
 
-
-@dataclass(frozen=True, slots=True)
-class CreatedToken:
-    """One token: `plain` is None when it was shown before, `digest` the SHA-256 of it."""
-
-    digest: bytes
-    plain: str | None = None
-
-    @property
-    def entry(self) -> dict[str, str]:
-        """The token as it is stored."""
-        return {"sha256": self.digest.hex()} if self.plain is None else {"token": self.plain}
-
-
-CreateResult = dict[str, CreatedToken]
-"""Tokens by scope."""
-
-
-def make() -> CreateResult:
-    """A new token for each scope."""
-    return {scope: _made(f"riglm_{scope}_{secrets.token_urlsafe(_RANDOM_BYTES)}") for scope in SCOPES}
-
-
-def digest(token: bytes) -> bytes:
-    """What is kept of a token."""
-    return hashlib.sha256(token).digest()
-
-
-class TokenFile:
-    """The file in which they are kept; readable by its owner alone from its first byte on."""
-
-    def __init__(self, path: Path) -> None:
-        self.path: Final = path
-
-    def read(self) -> CreateResult | None:
-        """The tokens; None when there is no file yet. A file that others could use is closed to them.
-
-        Raises:
-            ConfigurationError: it cannot be read, or holds something else.
-        """
-        try:
-            with self.path.open("rb") as file:
-                self._close_to_others(file.fileno())
-                return {scope: _parsed(entry) for scope, entry in json.loads(file.read()).items()}
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise self._unusable(f"cannot be read ({error.strerror})", "make it readable for who runs riglm") from error
-        except (ValueError, AttributeError, LookupError, TypeError) as error:
-            raise self._unusable("does not hold tokens", "make new ones with `riglm control token --new`") from error
-
-    def stamp(self) -> object:
-        """Return a value that differs after each write of the file; None if there is none."""
-        with contextlib.suppress(OSError):
-            status = self.path.stat()
-            return status.st_ino, status.st_mtime_ns, status.st_size
-        return None
-
-    def _close_to_others(self, handle: int) -> None:
-        if os.name != "posix" or not os.fstat(handle).st_mode & _OF_OTHERS:
-            return
-        try:
-            os.fchmod(handle, 0o600)
-            outcome = "it is closed to them now"
-        except OSError as error:
-            outcome = f"it cannot be closed to them ({error.strerror})"
-        _log.warning(
-            "others on this machine could use the file of the control API's tokens %s; %s — fix: make new ones with "
-            "`riglm control token --new`",
-            self.path,
-            outcome,
-        )
-
-    def write(self, made: CreateResult, *, replace: bool = True) -> None:
-        """Store these tokens; without `replace`, an existing file is kept.
-
-        Raises:
-            ConfigurationError: the file cannot be written.
-        """
-        content = json.dumps({scope: token.entry for scope, token in made.items()}, indent=2) + "\n"
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # with mode 0600
-            try:
-                with os.fdopen(handle, "w") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                with contextlib.suppress(FileExistsError):
-                    (os.replace if replace else os.link)(draft, self.path)
-            finally:
-                Path(draft).unlink(missing_ok=True)
-        except OSError as error:
-            fix = "make its directory writable for who runs riglm, or name another in RIGLM_DATA_DIR"
-            raise ConfigurationError(failed_write(self.path, error, fix)) from error
-
-    def _unusable(self, what: str, fix: str) -> ConfigurationError:
-        return ConfigurationError(f"the file of the control API's tokens {self.path} {what} — fix: {fix}")
-
-
-def hashed(made: CreateResult) -> CreateResult:
-    """The tokens as they are kept once they were shown."""
-    return {scope: CreatedToken(token.digest) for scope, token in made.items()}
-
-
-def _made(plain: str) -> CreatedToken:
-    return CreatedToken(digest(plain.encode()), plain)
-
-
-def _parsed(entry: Any) -> CreatedToken:
-    if "sha256" in entry:
-        return CreatedToken(bytes.fromhex(entry["sha256"]))
-    if not entry["token"]:
-        raise ValueError("an empty token")
-    return _made(entry["token"])
+_log: Final = logging.getLogger("riglm.control")
 
 
 class Right(IntEnum):
@@ -156,61 +36,120 @@ class Right(IntEnum):
     WRITE = 2
 
 
-_RIGHTS: Final = (Right.WRITE, Right.READ)
+SCOPES: Final = {"write": Right.WRITE, "read": Right.READ}
+"""The right of each token by its name."""
+
+
+def create_tokens() -> Mapping[str, str]:
+    """Return a new token for each scope."""
+    return {scope: f"riglm_{scope}_{secrets.token_urlsafe(_RANDOM_BYTES)}" for scope in SCOPES}
+
+
+def digest(token: bytes) -> bytes:
+    """Return the hash that is kept of a token."""
+    return hashlib.sha256(token).digest()
+
+
+class TokenFile:
+    """The file with the hashes of tokens, which only its owner can read or write from its first byte on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+
+    def read(self) -> Mapping[str, bytes] | None:
+        """Return the hashes by scope; None if there is no file.
+
+        Raises:
+            ConfigurationError: it cannot be read, or holds something else.
+        """
+        try:
+            entries = json.loads(self.path.read_bytes())
+            return {scope: bytes.fromhex(entry["sha256"]) for scope, entry in entries.items()}
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            problem, fix = f"cannot be read ({error.strerror})", "make it readable for the user of riglm"
+            raise self._unusable(problem, fix) from error
+        except (ValueError, AttributeError, LookupError, TypeError) as error:
+            raise self._unusable("does not hold tokens", "create new ones with `riglm control token --new`") from error
+
+    def stamp(self) -> object:
+        """Return a value that differs after each write of the file; None if there is none."""
+        with contextlib.suppress(OSError):
+            status = self.path.stat()
+            return status.st_ino, status.st_mtime_ns, status.st_size
+        return None
+
+    def write(self, tokens: Mapping[str, str]) -> None:
+        """Store the hashes of these tokens.
+
+        Raises:
+            ConfigurationError: the file cannot be written.
+        """
+        entries = {scope: {"sha256": digest(token.encode()).hex()} for scope, token in tokens.items()}
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # with mode 0600
+            try:
+                with os.fdopen(handle, "w") as file:
+                    file.write(json.dumps(entries, indent=2) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(draft).replace(self.path)
+            finally:
+                Path(draft).unlink(missing_ok=True)
+        except OSError as error:
+            fix = "make its directory writable for the user of riglm, or name another in RIGLM_DATA_DIR"
+            raise ConfigurationError(failed_write(self.path, error, fix)) from error
+
+    def _unusable(self, problem: str, fix: str) -> ConfigurationError:
+        return ConfigurationError(f"the file of the control API's tokens {self.path} {problem} — fix: {fix}")
 
 
 class Tokens:
-    """The tokens that count: for each scope the configured one or, without one, the one that riglm made."""
+    """The tokens that count: for each scope the configured one or, without one, the created one."""
 
-    def __init__(self, control: ControlSettings, made: TokenFile) -> None:
+    def __init__(self, control: ControlSettings, created: TokenFile) -> None:
         """The file is read again whenever it was written; while it is unusable, its tokens are rejected."""
         configured = zip(SCOPES, (control.token, control.read_token), strict=True)
         self._configured: Final = {
             scope: digest(token.get_secret_value().encode()) for scope, token in configured if token is not None
         }
-        self._made = made
+        self._created = created
         self._stamp: object = object()
-        self._digests: dict[str, bytes] = {}
+        self._digests: Mapping[str, bytes] = {}
         self.required: Final = bool(self._configured) or not is_loopback(control.host)
 
     def right(self, token: bytes) -> Right | None:
-        """Return the rights of a token; None for a wrong one. A token without characters is always wrong."""
-        if not token:
-            return None
+        """Return the rights of a token; None for a wrong one. An empty token is always wrong."""
         given, current = digest(token), self._current()
-        matches = [hmac.compare_digest(given, current.get(scope, b"")) for scope in SCOPES]
-        return next((right for right, matched in zip(_RIGHTS, matches, strict=True) if matched), None)
+        matches = [right for scope, right in SCOPES.items() if hmac.compare_digest(given, current.get(scope, b""))]
+        return max(matches, default=None) if token else None
 
-    def _current(self) -> dict[str, bytes]:
-        stamp = self._made.stamp()
+    def _current(self) -> Mapping[str, bytes]:
+        stamp = self._created.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
-            found: CreateResult = {}
+            found: Mapping[str, bytes] = {}
             try:
-                found = self._made.read() or {}
+                found = self._created.read() or {}
             except ConfigurationError as error:
                 _log.warning("%s; until then its tokens are rejected", error)
-            self._digests = {scope: token.digest for scope, token in found.items()} | self._configured
+            self._digests = {**found, **self._configured}
         return self._digests
 
 
-def guarded(control: ControlSettings, directory: Path) -> Tokens:
-    """Return the accepted tokens; they are created in the data directory if it has none.
+def load_tokens(control: ControlSettings, directory: Path) -> Tokens:
+    """Return the tokens of the configuration and of the data directory.
 
     Raises:
         ConfigurationError: other machines could use the API, and there is no token for it yet.
     """
-    made = TokenFile(directory / FILE_NAME)
-    tokens = Tokens(control, made)
+    created = TokenFile(directory / FILE_NAME)
     is_configured = control.token is not None or control.read_token is not None
-    if not is_loopback(control.host) and not is_configured and made.read() is None:
+    if not is_loopback(control.host) and not is_configured and created.read() is None:
         raise ConfigurationError(
             f"control.host: {control.host} can be reached from other machines, and there are no tokens yet — fix: run "
             "`riglm control token` once, or set control.token, or listen on 127.0.0.1"
         )
-    try:
-        if not made.path.exists():
-            made.write(make(), replace=False)
-    except ConfigurationError as error:
-        _log.warning("%s; the control API goes on without tokens in its data directory", error)
-    return tokens
+    return Tokens(control, created)
