@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import logging
 import secrets
-import weakref
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
@@ -81,13 +82,12 @@ class FilteringReloadHandler(ReloadHandler):
         """`on_rules` starts to notify the clients whose list changed."""
         self._filtering = filtering
         self._notify = notify
-        self._aside = BlockingJobRunner()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
         rules = after.filtering
         if (rules, after.predictor.kind, after.prices) == (before.filtering, before.predictor.kind, before.prices):
             return None
-        commit = await self._aside.do(lambda: self._prepared(before, after))
+        commit = await run_aside(lambda: self._prepared(before, after))
 
         def changed_over() -> None:
             commit()
@@ -119,7 +119,6 @@ class PredictionReloadHandler(ReloadHandler):
         self._prediction = prediction
         self._plan = plan
         self._prove = prove
-        self._aside = BlockingJobRunner()
 
     async def prepare(self, before: Settings, after: Settings) -> Commit | None:
         if _about_prediction(before) == _about_prediction(after):
@@ -127,7 +126,7 @@ class PredictionReloadHandler(ReloadHandler):
         is_new = after.predictor != before.predictor or (_predicts(after) and not _predicts(before))
         if is_new:
             try:
-                await self._aside.do(lambda: self._made(after), PROVING_SECONDS)
+                await run_aside(lambda: self._made(after), PROVING_SECONDS)
             except TimeoutError:
                 raise ConfigurationError(
                     f"predictor.kind: {after.predictor.kind!r} was not made within {PROVING_SECONDS:g} s — fix: "
@@ -147,29 +146,23 @@ class PredictionReloadHandler(ReloadHandler):
             raise ConfigurationError(message) from error
 
 
-class BlockingJobRunner:
-    """Runs blocking jobs, one at a time on a separate thread; one that hangs delays no later job."""
+async def run_aside(job: Callable[[], _Value], seconds: float | None = None) -> _Value:
+    """Return the result of a blocking job on a thread that the end of the process does not wait for.
 
-    def __init__(self) -> None:
-        """The thread starts with the first job."""
-        self._worker: Worker | None = None
+    Raises:
+        TimeoutError: it takes longer than `seconds`.
+    """
+    future: Future[_Value] = Future()
 
-    async def do(self, job: Callable[[], _Value], seconds: float | None = None) -> _Value:
-        """Return the result of a job.
-
-        Raises:
-            TimeoutError: it takes longer than `seconds`.
-        """
-        if self._worker is None:
-            self._worker = Worker("riglm-configuration")
-            self._worker.start()
-            weakref.finalize(self, self._worker.stop)
+    def run() -> None:
+        future.set_running_or_notify_cancel()
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(self._worker.submit(job)), seconds)
-        except TimeoutError:
-            self._worker.stop()
-            self._worker = None
-            raise
+            future.set_result(job())
+        except BaseException as error:  # noqa: BLE001  # the caller gets it
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="riglm-configuration", daemon=True).start()
+    return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
 
 
 def _predicts(settings: Settings) -> bool:
@@ -218,7 +211,6 @@ class LiveConfiguration:
         self._version = secrets.randbits(_VERSION_BITS)
         self._document: Mapping[str, Any] | None = None
         self._lock = asyncio.Lock()
-        self._aside = BlockingJobRunner()
         self._changes: set[asyncio.Task[RedactedConfiguration]] = set()
         self._is_read = asyncio.Event()
         self._guarded = FailingOpen(_log, "changed settings could not be read; those that were read last count, and")
@@ -282,7 +274,7 @@ class LiveConfiguration:
                 after = merge_changes(before, changes)
                 return changes, after, find_differences(before, after)
 
-            changes, after, differences = await self._aside.do(read)  # many values take their time
+            changes, after, differences = await run_aside(read)  # many values take their time
             self._require_changeable(differences)
             if differences:
                 commits = await self._prepare(before, after)
@@ -290,7 +282,7 @@ class LiveConfiguration:
                 stored = store_changes(self._stored, made)
                 rows = {key: value for key, value in stored.items() if value != self._stored.get(key, _MISSING)}
                 try:
-                    await self._aside.do(lambda: self._save(rows), _STORE_SECONDS)
+                    await run_aside(lambda: self._save(rows), _STORE_SECONDS)
                 except (AnalyticsUnavailableError, TimeoutError) as error:
                     raise ControlUnavailableError("the change cannot be stored now: try again later") from error
                 self._stored = stored

@@ -8,12 +8,12 @@ import pytest
 
 from riglm.application.control import configuration
 from riglm.application.control.configuration import (
-    BlockingJobRunner,
     FilteringReloadHandler,
     LiveConfiguration,
     PredictionReloadHandler,
     ReloadHandler,
     ValueReloadHandler,
+    run_aside,
 )
 from riglm.application.worker import Worker
 from riglm.domain.control import ConflictError, ControlUnavailableError, InvalidInputError
@@ -246,11 +246,10 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
 
 
 async def test_a_job_aside_gives_its_answer_or_its_error():
-    aside = BlockingJobRunner()
-    assert await aside.do(lambda: 5) == 5
+    assert await run_aside(lambda: 5) == 5
     with pytest.raises(ZeroDivisionError):
-        await aside.do(lambda: 1 // 0, 30.0)
-    assert await aside.do(threading.get_ident) != threading.get_ident()
+        await run_aside(lambda: 1 // 0, 30.0)
+    assert await run_aside(threading.get_ident) != threading.get_ident()
 
 
 async def test_an_answer_has_the_document_of_its_own_change(live):
