@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from riglm.adapters.configuration.loading import data_directory
+from riglm.adapters.configuration.locations import data_directory
 from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.application.proxy import ProxyService
 from riglm.application.sessions.registry import SessionReset, identification_settings

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riglm.adapters.configuration.loading import Configuration, data_directory
+from riglm.adapters.configuration.loading import Configuration
+from riglm.adapters.configuration.locations import data_directory
 from riglm.adapters.mcp.upstream.factory import Upstreams
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.domain.errors import ConfigurationError

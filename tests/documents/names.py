@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import yaml
 
-from riglm.adapters.configuration.loading import Options, load, settings_in
+from riglm.adapters.configuration.environment import read_variables
+from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.control.app import create_api
 from riglm.domain.errors import RiglmError
 from riglm.domain.schemas.problems import ConfigProblem
@@ -172,7 +173,7 @@ def is_setting(variable: str) -> bool:
     """Return True if an environment variable is read as a setting."""
     if not variable.startswith("RIGLM"):
         return False
-    read = [*settings_in({variable: "[{}]"}), *settings_in({variable: "{}"})]
+    read = [*read_variables({variable: "[{}]"}), *read_variables({variable: "{}"})]
     return any(not isinstance(each, ConfigProblem) for each in read)
 
 

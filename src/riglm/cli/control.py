@@ -29,7 +29,8 @@ def token(
     as_json: JsonOption = False,
 ) -> None:
     """Create the tokens of the control API and show them, once: only their hashes are kept."""
-    from riglm.adapters.configuration.loading import Options, data_directory, load
+    from riglm.adapters.configuration.loading import Options, load
+    from riglm.adapters.configuration.locations import data_directory
     from riglm.adapters.control.tokens import FILE_NAME, TokenFile, create_tokens
 
     control = load(Options(config=config, with_servers=False)).settings.control

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from riglm.adapters.configuration.loading import Configuration, Options, data_directory, load, with_setting_changes
-from riglm.adapters.configuration.locations import ACCOUNTS, store_path
+from riglm.adapters.configuration.loading import Configuration, Options, load, with_setting_changes
+from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, store_path
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
 from riglm.application.identity import server_info

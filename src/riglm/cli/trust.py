@@ -191,7 +191,7 @@ def _with_digests(found: "Iterable[ToolPin]", digests: Iterable[str], changed: "
 
 def _shown_file() -> Path:
     """The file with the digests that `riglm tools changes` showed last."""
-    from riglm.adapters.configuration.loading import data_directory
+    from riglm.adapters.configuration.locations import data_directory
 
     return data_directory(os.environ) / "shown-tool-changes.json"
 

@@ -1,10 +1,8 @@
-"""The configuration from all its places: options over environment over file over defaults."""
+"""The configuration from all its places: options over changes at run time, environment, file and defaults."""
 
-import json
 import os
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -12,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
+from riglm.adapters.configuration.environment import PREFIX, read_variables
 from riglm.adapters.configuration.expansion import Expansion
+from riglm.adapters.configuration.locations import default_store
 from riglm.domain.schemas.problems import ConfigProblem, refusal, refuse_any
-from riglm.domain.schemas.removed_keys import find_replacement
 from riglm.domain.schemas.settings import LEFT_OUT, Settings
-from riglm.domain.schemas.shape import TOP, IndexedKeyPath, SchemaNode, dotted, holds_text
+from riglm.domain.schemas.shape import IndexedKeyPath, dotted, holds_text
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.client_file import ClientEntry
@@ -90,148 +89,9 @@ class Draft:
             here[last] = value
 
 
-PREFIX = "RIGLM_"
-"""What the names of all variables of riglm begin with."""
-
-_NESTED = "__"
-_OTHERS = frozenset({"token"})
-"""Names of variables that set nothing: what a configuration calls `${RIGLM_TOKEN}`."""
-
-
-def settings_in(
-    environment: Mapping[str, str], servers: tuple[str, ...] = ()
-) -> Iterator[tuple[str, IndexedKeyPath, Any] | ConfigProblem]:
-    """Each variable that sets something: its name, the path that it sets, and the value; or what is wrong with it.
-
-    `servers` are the names of the servers known from elsewhere, so that `RIGLM_MCPSERVERS__MY_DOCS__URL` finds
-    `my-docs`. Empty variables set nothing. Lists are JSON or separated by commas, sections and maps are JSON.
-    """
-    for name in sorted(environment):
-        text = environment[name]
-        if not name.startswith(PREFIX) or not text:
-            continue
-        path, shape = _place(name.removeprefix(PREFIX).split(_NESTED), servers)
-        if shape is not None:
-            yield _setting(name, path, shape, text)
-        elif path or _NESTED in name or _looks_like_a_setting(name.removeprefix(PREFIX).lower()):
-            yield _unknown(name, path)
-
-
-def _place(words: list[str], servers: tuple[str, ...]) -> tuple[IndexedKeyPath, SchemaNode | None]:
-    path: list[str] = []
-    shape: SchemaNode | None = TOP
-    for index, word in enumerate(words):
-        if shape is None or shape.form in {"list", "value"}:
-            return tuple(path), None
-        if shape.form == "map" and path[-1] != "mcpServers":
-            return (*path, _key(path[-1], _NESTED.join(words[index:]))), shape.below("")
-        choices = tuple(shape.keys) if shape.form == "section" else (*servers, word.lower())
-        key = next((choice for choice in choices if _plain(choice) == _plain(word)), None)
-        if key is None:
-            return tuple(path), None
-        path.append(key)
-        shape = shape.below(key)
-    return tuple(path), shape
-
-
-def _key(map_name: str, word: str) -> str:
-    return word.replace("_", "-") if map_name == "headers" else word
-
-
-def _plain(word: str) -> str:
-    return word.lower().replace("-", "_").replace(".", "_")
-
-
-def _setting(
-    name: str, path: IndexedKeyPath, shape: SchemaNode, text: str
-) -> tuple[str, IndexedKeyPath, Any] | ConfigProblem:
-    if shape.form == "value" or (path[-1] == "command" and not text.startswith("[")):
-        return name, path, text
-    if shape.form == "list" and not text.startswith("["):
-        return name, path, [item.strip() for item in text.split(",")]
-    try:
-        return name, path, json.loads(text)
-    except (ValueError, RecursionError):
-        kind = "list" if shape.form == "list" else "object"
-        return ConfigProblem(name, "", f"this is not a JSON {kind}", f"write it as JSON, or set {name}{_NESTED}KEY")
-
-
-def _looks_like_a_setting(name: str) -> bool:
-    """Whether a name of one level was meant for a setting: one word as all of them are, or one of them and more."""
-    from difflib import get_close_matches
-
-    if not name or name in _OTHERS:
-        return False
-    known = [_plain(key) for key in TOP.keys]
-    first, underscore, _ = name.partition("_")
-    return not underscore or first in known or bool(get_close_matches(name, known, n=1, cutoff=0.8))
-
-
-def _unknown(name: str, path: IndexedKeyPath) -> ConfigProblem:
-    from difflib import get_close_matches
-
-    words = name.removeprefix(PREFIX).split(_NESTED)
-    replacement = find_replacement(".".join(words).lower())
-    if replacement is not None:
-        return ConfigProblem(name, "", "this setting was removed", replacement)
-    shape: SchemaNode | None = TOP
-    for part in path:
-        shape = shape.below(part) if shape else None
-    choices = {_plain(key): key for key in (shape.keys if shape else {})}
-    word = words[min(len(path), len(words) - 1)].lower()
-    first, _, rest = word.partition("_")
-    if not path and rest and first in choices:
-        return ConfigProblem(
-            name, "", "there is no such setting", f"did you mean {(PREFIX + first + _NESTED + rest).upper()}?"
-        )
-    close = get_close_matches(word, choices, n=1)
-    known = [PREFIX + _NESTED.join([*map(str, path), choice]).upper() for choice in close or choices]
-    fix = f"did you mean {known[0]}?" if close else f"known are {', '.join(known)}" if known else "remove it"
-    return ConfigProblem(name, "", "there is no such setting", fix)
-
-
-VARIABLE = "RIGLM_DATA_DIR"
-"""The environment variable that names another directory."""
-
-
-def data_directory(environment: Mapping[str, str]) -> Path:
-    """The user's data directory for riglm, or the one that RIGLM_DATA_DIR names; it need not exist."""
-    named = environment.get(VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("riglm", appauthor=False))
-
-
-def other_data_directories(environment: Mapping[str, str], home: Path, platform: str = sys.platform) -> list[Path]:
-    """Return riglm's data directories without RIGLM_DATA_DIR, with the current XDG_DATA_HOME and without it."""
-    usual = {
-        "win32": Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local"),
-        "darwin": home / "Library" / "Application Support",
-    }
-    xdg = environment.get("XDG_DATA_HOME") if platform != "win32" else None
-    bases = [*([Path(xdg)] if xdg else []), usual.get(platform, home / ".local" / "share")]
-    return [base / "riglm" for base in bases]
-
-
-def configuration_directory(environment: Mapping[str, str]) -> Path:
-    """Where `riglm init` keeps its configurations: the user's directory for them, or the one that RIGLM_DATA_DIR names.
-
-    It need not exist.
-    """
-    named = environment.get(VARIABLE)
-    if named:
-        return Path(named).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("riglm", appauthor=False, roaming=True))
-
-
 FILE_NAME = "riglm.yaml"
 """The file that is read from the working directory when no other is named."""
 
-_DATABASE = "riglm.db"
 _SERVERS = ("upstream", "mcpServers")
 
 
@@ -277,7 +137,7 @@ def load(
 ) -> Configuration:
     """Read, merge and validate the configuration; ConfigurationError names everything that is wrong with it."""
     environment = os.environ if environment is None else environment
-    file = _file(options, directory)
+    file = _find_file(options, directory)
     draft = _drafted(options, environment, file)
     if draft.client_entries:
         from riglm.adapters.configuration.client_file import leave_out_unusable
@@ -310,7 +170,7 @@ def set_values(options: Options, *, environment: Mapping[str, str] | None = None
     Raises:
         ConfigurationError: a file cannot be read.
     """
-    return _drafted(options, os.environ if environment is None else environment, _file(options, None)).values
+    return _drafted(options, os.environ if environment is None else environment, _find_file(options, None)).values
 
 
 CHANGED: Final = "changed at run time"
@@ -341,11 +201,6 @@ def list_values(configuration: Configuration) -> list[tuple[str, Any, str]]:
     return [(dotted(path), value, setter_of(path, configuration.origins) or "default") for path, value in leaves]
 
 
-def default_store(environment: Mapping[str, str]) -> str:
-    """The database file that is used when the configuration names no store."""
-    return str(data_directory(environment) / _DATABASE)
-
-
 def _drafted(options: Options, environment: Mapping[str, str], file: Path | None) -> Draft:
     draft = Draft()
     if file is not None:
@@ -355,12 +210,9 @@ def _drafted(options: Options, environment: Mapping[str, str], file: Path | None
     return draft
 
 
-def _file(options: Options, directory: Path | None) -> Path | None:
-    return options.config or _present((directory or Path.cwd()) / FILE_NAME)
-
-
-def _present(file: Path) -> Path | None:
-    return file if file.is_file() else None
+def _find_file(options: Options, directory: Path | None) -> Path | None:
+    here = (directory or Path.cwd()) / FILE_NAME
+    return options.config or (here if here.is_file() else None)
 
 
 def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options: Options) -> None:
@@ -377,7 +229,7 @@ def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options
 
 def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options, file: Path | None) -> None:
     servers = draft.values.get("mcpServers")
-    for found in settings_in(environment, tuple(servers) if isinstance(servers, dict) else ()):
+    for found in read_variables(environment, tuple(servers) if isinstance(servers, dict) else ()):
         if isinstance(found, ConfigProblem):
             if not _mentioned(found.source, options, file):
                 draft.problems.append(found)
