@@ -246,28 +246,25 @@ OWN_PROVIDERS: Final = ("fastembed", "static")
 
 
 class EmbedderSettings(SettingsModel):
-    """What turns descriptions and contexts into vectors. No network is used: `riglm embedder pull` downloads models."""
+    """The model that turns descriptions and contexts into vectors. Only `riglm embedder pull` uses a network."""
 
     provider: str = Field(default="fastembed", min_length=1)
-    """`fastembed`: a real model; `static`: hashed words, without a model's memory and time; or one of the entry-point
-    group `riglm.embedders`.
+    """`fastembed`: a model; `static`: hashed words, which take less memory and time; or an entry point of
+    `riglm.embedders`.
     """
     options: dict[str, Any] = Field(default={})
-    """Options of an embedder that a package brings, by name."""
+    """Options of a plug-in."""
     model: str = Field(default="riglm/all-MiniLM-L6-v2-int8", min_length=1)
-    """The model that is installed with riglm, or one of fastembed's, for example
-    `BAAI/bge-small-en-v1.5`. While it is missing, the installed one is used, then hashed words; for knowledge there is
-    no fallback for a model that is named here.
+    """The installed model, or one of fastembed's, such as `BAAI/bge-small-en-v1.5`. While it is missing, the installed
+    one is used, then hashed words. Knowledge has no fallback.
     """
     directory: str | None = Field(default=None, min_length=1)
-    """Where downloaded models are kept; by default in the user's cache."""
+    """Directory of downloaded models; by default in the user's cache."""
     deadline: Seconds = 10
     """Seconds to wait for the vector of one text."""
     start_deadline: Seconds = 30
     """Seconds to wait for the model to load."""
     idle: Seconds = 300
-    """Seconds without a request after which the model's process ends and frees its memory."""
+    """Seconds without a request after which the model process exits."""
     shared: bool = True
-    """`true`: all riglm processes of a user share one model process (`fastembed` only); `false`: each has a separate
-    one.
-    """
+    """All riglm processes of a user share one model process (`fastembed` only)."""
