@@ -159,12 +159,16 @@ def _problems(configuration: Configuration) -> list[str]:
 
     settings = configuration.settings
     found: dict[str, None] = {}
-    for require in (
-        lambda: require_predictor(configuration, selection.available),
-        lambda: Container(settings=settings).predictor(),
-        lambda: require_embedder(configuration, embedders.available),
-        lambda: require_known_model(settings.embedder),
-    ):
+
+    def require_parts() -> None:
+        require_predictor(configuration, selection.available)
+        Container(settings=settings).predictor()
+
+    def require_model() -> None:
+        require_embedder(configuration, embedders.available)
+        require_known_model(settings.embedder)
+
+    for require in (require_parts, require_model):
         try:
             require()
         except ConfigurationError as error:

@@ -34,15 +34,8 @@ class ConfiguredServer(NamedTuple):
     key: str
 
 
-class _Sign(NamedTuple):
-    """A pattern that identifies a kind of failure in a server's output, and the fix to suggest."""
-
-    pattern: re.Pattern[str]
-    fix: Callable[[ConfiguredServer, str], str]
-
-
-def _sign(pattern: str, fix: str | Callable[[ConfiguredServer, str], str]) -> _Sign:
-    return _Sign(re.compile(pattern, re.IGNORECASE), fix if callable(fix) else lambda *_: fix)
+_Signs = tuple[tuple[str, str | Callable[[ConfiguredServer, str], str]], ...]
+"""Patterns that identify a kind of failure, and the fixes to suggest."""
 
 
 def how_to_install(program: str) -> str:
@@ -80,57 +73,56 @@ def _first_look(server: ConfiguredServer) -> str:
     return _by_hand(server, "") if server.spec.kind == "stdio" else "see the server's own log"
 
 
-_IN_COMPLAINTS: Final = (
-    _sign(r"content-length", "have it read and write one line of JSON a message, as MCP's stdio transport requires"),
-    _sign(r"cannot connect to the docker daemon|docker daemon is not running", "start Docker"),
-    _sign(r"\bE404\b|404 not found - get|no matching version|not found in the package registry|No solution found",
+_IN_OUTPUT: Final[_Signs] = (
+    (r"content-length", "have it read and write one line of JSON a message, as MCP's stdio transport requires"),
+    (r"cannot connect to the docker daemon|docker daemon is not running", "start Docker"),
+    (r"\bE404\b|404 not found - get|no matching version|not found in the package registry|No solution found",
           "correct the name of the package in `args`"),
-    _sign(r"\bEAI_AGAIN\b|\bENOTFOUND\b|Temporary failure in name resolution|dns error",
+    (r"\bEAI_AGAIN\b|\bENOTFOUND\b|Temporary failure in name resolution|dns error",
           "connect to the network, or install the package beforehand: its runner downloads it at the first start"),
-    _sign(r"EADDRINUSE|address already in use", "end the other process that has its port: one copy of it runs already"),
-    _sign(r"ModuleNotFoundError|Cannot find module|ERR_MODULE_NOT_FOUND", "install what it needs, or correct `args`"),
-    _sign(r"\b(missing|required|not set|undefined)\b.{0,60}\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b"
+    (r"EADDRINUSE|address already in use", "end the other process that has its port: one copy of it runs already"),
+    (r"ModuleNotFoundError|Cannot find module|ERR_MODULE_NOT_FOUND", "install what it needs, or correct `args`"),
+    (r"\b(missing|required|not set|undefined)\b.{0,60}\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b"
           r"|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+|api.?key|token)\b.{0,60}\b(missing|required|not set|undefined)\b",
           _variable),
-    _sign(r"permission denied|EACCES", "let the user who runs riglm do what it says"),
+    (r"permission denied|EACCES", "let the user who runs riglm do what it says"),
 )  # fmt: skip
-_IN_REASONS: Final = (
-    _sign(r"no further process", "end processes that are not needed, or raise the limit (`ulimit -u`)"),
-    _sign(r"^cannot run .*(no such file|not found)", lambda server, _: how_to_install(server.spec.command[0])),
-    _sign(r"^cannot run .*permission", lambda server, _: f"make it executable: chmod +x {server.spec.command[0]}"),
-    _sign(r"HTTP 30\d and redirects", "set `url` to where the server redirects, if you trust that"),
-    _sign(r"HTTP 40[13]\b", _token),
-    _sign(r"WRONG_VERSION_NUMBER", "write http:// in `url`: the server does not use TLS on this port"),
-    _sign(r"CERTIFICATE_VERIFY_FAILED|certificate",
+_IN_REASONS: Final[_Signs] = (
+    (r"no further process", "end processes that are not needed, or raise the limit (`ulimit -u`)"),
+    (r"^cannot run .*(no such file|not found)", lambda server, _: how_to_install(server.spec.command[0])),
+    (r"^cannot run .*permission", lambda server, _: f"make it executable: chmod +x {server.spec.command[0]}"),
+    (r"HTTP 30\d and redirects", "set `url` to where the server redirects, if you trust that"),
+    (r"HTTP 40[13]\b", _token),
+    (r"WRONG_VERSION_NUMBER", "write http:// in `url`: the server does not use TLS on this port"),
+    (r"CERTIFICATE_VERIFY_FAILED|certificate",
           "name the authority's certificates in the variable SSL_CERT_FILE, NODE_EXTRA_CA_CERTS or REQUESTS_CA_BUNDLE, "
           "here and where the client starts riglm, or correct the host in `url`"),
-    _sign(r"\bssl\b|\btls\b", "check that the server uses TLS on this port, or write http:// in `url`"),
-    _sign(r"HTTP 40[456]\b|no JSON-RPC|no endpoint",
+    (r"\bssl\b|\btls\b", "check that the server uses TLS on this port, or write http:// in `url`"),
+    (r"HTTP 40[456]\b|no JSON-RPC|no endpoint",
           "correct the path in `url` (often /mcp), or set `type: sse` for a server of the older kind"),
-    _sign(r"Name or service not known|nodename nor servname|getaddrinfo|No address", "correct the host in `url`"),
-    _sign(r"refused|Connect call failed", "start it, or correct the port in `url`"),
-    _sign(r"did not take the connection", "see that it runs and no firewall is in the way, or raise timeouts.connect"),
-    _sign(r"HTTP 429|HTTP 5\d\d", "see the server's own log; try again later"),
-    _sign(r"did not (answer|give)",
+    (r"Name or service not known|nodename nor servname|getaddrinfo|No address", "correct the host in `url`"),
+    (r"refused|Connect call failed", "start it, or correct the port in `url`"),
+    (r"did not take the connection", "see that it runs and no firewall is in the way, or raise timeouts.connect"),
+    (r"HTTP 429|HTTP 5\d\d", "see the server's own log; try again later"),
+    (r"did not (answer|give)",
           lambda server, _: f"{_first_look(server)}; if it is only slow, raise {server.key}.timeouts.initialize"),
-    _sign(r"exited|ended by signal|closed its", _by_hand),
+    (r"exited|ended by signal|closed its", _by_hand),
 )  # fmt: skip
 
 
-class FailureDiagnosis(NamedTuple):
-    """The most informative lines of a failed server's output, and the fix to suggest."""
+def diagnose(server: ConfiguredServer, reason: str, stderr: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return the most informative of the last lines of a failed server's standard error, and the fix to suggest.
 
-    said: tuple[str, ...]
-    fix: str
-
-
-def diagnose(server: ConfiguredServer, reason: str, stderr: Sequence[str]) -> FailureDiagnosis:
-    """Diagnose a failure by the last lines of the server's standard error, or else by the reason that riglm has."""
+    The fix is found by these lines, or else by the reason that riglm has.
+    """
     lines = tuple(line for line in dict.fromkeys(stderr) if line.strip())
     last = lines[-_MAX_SAID:]
-    for sign in _IN_COMPLAINTS:
-        telling = next((line for line in lines if sign.pattern.search(line)), None)
-        if telling is not None:
-            return FailureDiagnosis(last if telling in last else (telling, *last[1:]), sign.fix(server, telling))
-    known = next((sign for sign in _IN_REASONS if sign.pattern.search(reason)), None)
-    return FailureDiagnosis(last, known.fix(server, reason) if known else _first_look(server))
+    for pattern, fix in _IN_OUTPUT:
+        found = next((line for line in lines if re.search(pattern, line, re.IGNORECASE)), None)
+        if found is not None:
+            said = last if found in last else (found, *last[1:])
+            return said, fix if isinstance(fix, str) else fix(server, found)
+    for pattern, fix in _IN_REASONS:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return last, fix if isinstance(fix, str) else fix(server, reason)
+    return last, _first_look(server)

@@ -165,11 +165,11 @@ def _check_probe(probe: ServerProbe, output: ServerOutput, key: str) -> Iterator
         yield _finding(Severity.NOTE, name, what, "run `riglm doctor` again later, or with --deadline 300")
     elif probe.failure:
         reason = _POINTERS.sub("", probe.failure).removeprefix(f"upstream {name!r} ")
-        known = diagnose(ConfiguredServer(probe.spec, key), reason, output.stderr)
-        what = f"{reason}; it said: {' | '.join(known.said)}" if known.said else reason
+        said, fix = diagnose(ConfiguredServer(probe.spec, key), reason, output.stderr)
+        what = f"{reason}; it said: {' | '.join(said)}" if said else reason
         if output.framing:
-            what, known = f"{reason}: it {_FRAMINGS[output.framing]}", known._replace(fix=_ONE_LINE_EACH)
-        yield _finding(Severity.ERROR, name, what, known.fix)
+            what, fix = f"{reason}: it {_FRAMINGS[output.framing]}", _ONE_LINE_EACH
+        yield _finding(Severity.ERROR, name, what, fix)
     else:
         eras = [f"handshake ({probe.revision})"] if probe.revision else []
         eras += ["modern"] if probe.is_modern else []

@@ -47,9 +47,9 @@ def given(**env: str) -> ConfiguredServer:
     ],
 )
 def test_what_went_wrong_leads_to_what_to_do(server: ConfiguredServer, reason: str, said: str, fix: str) -> None:
-    assert fix in diagnose(server, reason, [said]).fix
+    assert fix in diagnose(server, reason, [said])[1]
 
 
 def test_the_line_that_tells_most_is_told_though_others_came_after_it():
     lines = ("start", "npm error code E404", *(f"npm error {number}" for number in range(5)))
-    assert diagnose(COMMAND, "exited", lines).said == ("npm error code E404", "npm error 3", "npm error 4")
+    assert diagnose(COMMAND, "exited", lines)[0] == ("npm error code E404", "npm error 3", "npm error 4")
