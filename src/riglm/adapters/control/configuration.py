@@ -8,20 +8,15 @@ from fastapi import Body, Header
 from pydantic import WithJsonSchema
 from starlette.responses import Response
 
-from riglm.adapters.control.parameters import Proxy
 from riglm.adapters.control.problems import describe_problems
-from riglm.adapters.control.strict_route import create_router
+from riglm.adapters.control.strict_route import Proxy, create_router
 from riglm.application.control import running_proxy
-from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.control import PreconditionError
 from riglm.domain.schemas.settings import Settings
 
 _REFERENCE: Final = "#/components/schemas/Configuration"
 _NULL: Final = {"type": "null"}
-_TAG: Final = r'(?:W/)?"[!#-~]{0,200}"'
-_IF_MATCH: Final = rf"^(\*|{_TAG}(, ?{_TAG})*)$"
-_TAGS: Final = re.compile(_TAG)
-_VERSION: Final = re.compile('"([0-9]{1,15})"')
+_VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,15})"')
 
 router: Final = create_router("configuration", 503)
 
@@ -35,7 +30,7 @@ _DISCLOSED: Final[dict[str, Any]] = {
 
 
 @router.get("/config", summary="The configuration in force", responses={200: _DISCLOSED})
-async def configuration(proxy: Proxy) -> Response:
+async def get_configuration(proxy: Proxy) -> Response:
     """The whole configuration including defaults; `***` replaces a secret."""
     shown = await running_proxy.get_configuration(proxy)
     return _answer(shown.document, shown.version)
@@ -54,7 +49,7 @@ async def put_configuration(
         str | None,
         Header(
             alias="If-Match",
-            pattern=_IF_MATCH,
+            pattern=r'^(\*|(W/)?"[!#-~]{0,200}")$',
             description="Change it only if this is the version in force: an ETag, as given.",
         ),
     ] = None,
@@ -65,7 +60,7 @@ async def put_configuration(
     nothing. The change is kept in the store, above the file and the environment, and all riglm processes on that store
     follow it; `riglm config reset` removes it. A key that is read at the start only is refused.
     """
-    expected = await _expected(proxy, if_match)
+    expected = None if if_match in {None, "*"} else _parse_version(str(if_match))
     changed = await running_proxy.put_configuration(proxy, document, expected_version=expected)
     return _answer(changed.document, changed.version)
 
@@ -82,23 +77,18 @@ def _answer(document: Any, version: int) -> Response:
     return Response(msgspec.json.encode(document), headers=headers, media_type="application/json")
 
 
-async def _expected(proxy: RunningProxy, if_match: str | None) -> int | None:
-    """The version that must be in force, of several the one that is.
+def _parse_version(tag: str) -> int:
+    """Return the version of an ETag.
 
     Raises:
-        PreconditionError: none of the tags is of riglm's configuration.
+        PreconditionError: it is not of riglm's configuration.
     """
-    if if_match is None or if_match == "*":
-        return None
-    wanted = [int(own[1]) for tag in _TAGS.findall(if_match) if (own := _VERSION.fullmatch(tag))]
-    if not wanted:
+    found = _VERSION.fullmatch(tag)
+    if found is None:
         raise PreconditionError(
-            f"If-Match: {if_match} is no version of this configuration — fix: give the ETag of GET /config"
+            f"If-Match: {tag} is no version of this configuration — fix: give the ETag of GET /config"
         )
-    if len(wanted) == 1:
-        return wanted[0]
-    current = (await running_proxy.get_configuration(proxy)).version
-    return current if current in wanted else wanted[0]
+    return int(found[1])
 
 
 def _partial(part: dict[str, Any]) -> dict[str, Any]:

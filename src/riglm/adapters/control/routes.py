@@ -7,9 +7,8 @@ from uuid import UUID
 
 from fastapi import Body, Header, Path, Query, Request, Response
 
-from riglm.adapters.control.parameters import Cursor, Flag, Limit, Proxy, Since
 from riglm.adapters.control.problems import describe_problems
-from riglm.adapters.control.strict_route import create_router
+from riglm.adapters.control.strict_route import Cursor, Flag, Limit, Proxy, Since, create_router
 from riglm.application.control import health, overrides, sessions, statistics, tools
 from riglm.domain.control import ControlUnavailableError, NotFoundError
 from riglm.domain.schemas import control_api as models

@@ -1,16 +1,22 @@
-"""Routes that refuse unknown and repeated parameters, and bodies that are large, slow or no strict JSON."""
+"""Routes that refuse unknown and repeated parameters, and bodies that are large, slow or no strict JSON.
+
+The types at the end are those of parameters that several operations take.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from fastapi import Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, APIRouter
+from pydantic import BeforeValidator
 from starlette.exceptions import HTTPException
 
 from riglm.adapters.control.problems import describe_problems
+from riglm.application.control.running_proxy import RunningProxy
+from riglm.domain.schemas.control_api import TimeParameter
 
 MAX_BODY_BYTES: Final = 1 << 18
 """Maximum size of a request body."""
@@ -76,3 +82,28 @@ class JsonRequest(Request):
             return msgspec.json.decode(await self.body())
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise HTTPException(400, "the body is no JSON, or too deeply nested") from None
+
+
+async def _get_proxy(request: Request) -> RunningProxy:
+    proxy: RunningProxy = request.app.state.proxy
+    return proxy
+
+
+def _parse_flag(value: object) -> bool:
+    if value not in ("true", "false", True, False):
+        raise ValueError("write true or false")
+    return value in ("true", True)
+
+
+Proxy = Annotated[RunningProxy, Depends(_get_proxy)]
+"""The proxy that the operation reads or changes."""
+
+Flag = Annotated[bool, BeforeValidator(_parse_flag)]
+"""A boolean, with one spelling."""
+
+Since = Annotated[TimeParameter, Query(description="Only what happened since then.")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=512, pattern="^[A-Za-z0-9_=.:~-]+$", description="A `next_cursor`, to go on from there."),
+]

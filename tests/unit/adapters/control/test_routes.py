@@ -188,13 +188,12 @@ def test_the_configuration_is_shown_with_its_version_and_changed(served: Served)
     assert served.proxy.configuration.changes == [{"filtering": {"max_tools": 9}}]
 
 
-@pytest.mark.parametrize("tag", ['"7"', '"7", "8"'])
-def test_a_change_that_goes_by_an_old_version_is_refused(served: Served, tag: str):
-    assert served.ask("PUT", "/config", {}, if_match=tag).problem["status"] == 409
+def test_a_change_that_goes_by_an_old_version_is_refused(served: Served):
+    assert served.ask("PUT", "/config", {}, if_match='"7"').problem["status"] == 409
     assert not served.proxy.configuration.changes
 
 
-@pytest.mark.parametrize("tag", ['"x"', '""', 'W/"1"', '"1x", W/"1"', '"3f2a-1"'])
+@pytest.mark.parametrize("tag", ['"x"', '""', '"3f2a-1"'])
 def test_a_change_that_goes_by_a_tag_of_another_resource_is_refused(served: Served, tag: str):
     problem = served.ask("PUT", "/config", {}, if_match=tag).problem
     assert problem["status"] == 412
@@ -202,12 +201,12 @@ def test_a_change_that_goes_by_a_tag_of_another_resource_is_refused(served: Serv
     assert not served.proxy.configuration.changes
 
 
-@pytest.mark.parametrize("tag", ["*", '"3", "1"', '"x", "1"', None])
-def test_a_change_goes_by_any_version_by_one_of_several_or_by_none(served: Served, tag: str | None):
+@pytest.mark.parametrize("tag", ["*", 'W/"1"', None])
+def test_a_change_goes_by_any_version_or_by_none(served: Served, tag: str | None):
     assert served.ask("PUT", "/config", {}, if_match=tag).status == 200
 
 
-@pytest.mark.parametrize("tag", ["1", "", "x", '"x', '"1" "2"'])
+@pytest.mark.parametrize("tag", ["1", "", "x", '"x', '"1", "2"'])
 def test_what_is_no_version_is_refused(served: Served, tag: str):
     answer = served.ask("PUT", "/config", {}, if_match=tag)
     assert (answer.status, answer.problem["errors"][0]["path"]) == (422, "If-Match")
