@@ -19,19 +19,18 @@ def place() -> Iterator[Place]:
 
 
 def test_first_answers_are_those_of_a_process_that_has_been_in_use(place: Place) -> None:
+    """The first one waits for the vectors of tools that are seen for the first time."""
+    unprepared = place.first(SEARCH, QUERIES[5], is_running=True)
     place.store_vectors()
-    for tool in (SEARCH, CONTEXT):
+    for tool, cases in ((SEARCH, ((0, True), (17, False))), (CONTEXT, ((39, True),))):
         later = place.later(tool, 0)
-        for number, is_running in ((0, True), (17, False), (39, True)):
+        for number, is_running in cases:
             first = place.first(tool, QUERIES[number], is_running=is_running)
             assert first.names == later[number], (tool, QUERIES[number])
             assert first.names or tool == CONTEXT  # where no tool is likely enough, none is sent
             assert not first.claims_nothing
-
-
-def test_first_search_waits_for_the_vectors_of_tools_that_are_seen_for_the_first_time(place: Place) -> None:
-    first = place.first(SEARCH, QUERIES[5], is_running=True)
-    assert first.names == place.later(SEARCH, 0)[5]
+        if tool == SEARCH:
+            assert unprepared.names == later[5]
 
 
 def test_riglm_run_in_which_nothing_is_searched_loads_neither_numpy_nor_a_model(place: Place) -> None:
