@@ -8,10 +8,6 @@ import pytest
 from tests.interaction.stage import Stage
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "behaviour(id): the behaviour of the manifest that a test proves")
-
-
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """A stage of the test's own."""

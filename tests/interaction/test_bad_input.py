@@ -2,7 +2,6 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, HTTP_FRONT, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.servers.tools import NOISE
 from tests.interaction.stage import Stage, raw_post
@@ -38,7 +37,6 @@ async def _still_works(client: RawClient) -> None:
     assert (await client.call("nonce", {"nonce": "still here"}, id="still here")).words == "still here"
 
 
-@behaviour("bad.client_message")
 @routes(STDIO_FRONT)
 async def test_what_is_no_message_on_stdin_gets_an_error(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -52,7 +50,6 @@ async def test_what_is_no_message_on_stdin_gets_an_error(actors: Stage, route: R
             client.strays.clear()
 
 
-@behaviour("bad.client_message")
 @routes(HTTP_FRONT)
 async def test_what_is_no_message_in_a_post_gets_an_error(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -66,7 +63,6 @@ async def test_what_is_no_message_in_a_post_gets_an_error(actors: Stage, route: 
         await _still_works(client)
 
 
-@behaviour("bad.client_message")
 @routes(CORNERS)
 async def test_no_part_of_a_bad_message_reaches_the_server(stage: Stage, route: Route):
     log = stage.log()
@@ -83,7 +79,6 @@ async def test_no_part_of_a_bad_message_reaches_the_server(stage: Stage, route: 
     assert log.requests() == ["tools/call"]
 
 
-@behaviour("bad.client_message")
 @routes(CORNERS)
 async def test_answers_to_questions_that_nobody_asked_do_no_harm(actors: Stage, route: Route):
     if route.era != HANDSHAKE:
@@ -97,7 +92,6 @@ async def test_answers_to_questions_that_nobody_asked_do_no_harm(actors: Stage, 
         await _still_works(client)
 
 
-@behaviour("bad.client_message")
 @routes(STDIO_FRONT, HANDSHAKE)
 async def test_requests_before_initialize_are_answered(actors: Stage, route: Route):
     async with actors.client(route, greet=False) as client:
@@ -106,7 +100,6 @@ async def test_requests_before_initialize_are_answered(actors: Stage, route: Rou
         await _still_works(client)
 
 
-@behaviour("bad.client_bytes")
 @routes(STDIO_FRONT)
 async def test_blank_lines_and_carriage_returns_are_harmless(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -125,7 +118,6 @@ async def test_blank_lines_and_carriage_returns_are_harmless(actors: Stage, rout
         client.strays.clear()
 
 
-@behaviour("bad.client_bytes")
 @routes(STDIO_FRONT)
 async def test_a_message_may_come_in_small_pieces(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -140,7 +132,6 @@ async def test_a_message_may_come_in_small_pieces(actors: Stage, route: Route):
         client.strays.clear()
 
 
-@behaviour("bad.client_bytes")
 @routes(CROSSED)
 async def test_invalid_utf8_of_the_client_is_refused_or_replaced(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -154,7 +145,6 @@ async def test_invalid_utf8_of_the_client_is_refused_or_replaced(actors: Stage, 
         client.strays.clear()
 
 
-@behaviour("bad.upstream_noise")
 @routes(STDIO_BACK)
 async def test_noise_of_a_stdio_upstream_is_not_felt(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -165,7 +155,6 @@ async def test_noise_of_a_stdio_upstream_is_not_felt(actors: Stage, route: Route
         assert client.strays == []
 
 
-@behaviour("bad.upstream_noise")
 @routes(HTTP_BACK)
 async def test_noise_of_an_http_upstream_is_not_felt(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -179,7 +168,6 @@ async def test_noise_of_an_http_upstream_is_not_felt(actors: Stage, route: Route
         assert client.strays == []
 
 
-@behaviour("bad.upstream_noise")
 @routes(STDIO_BACK)
 async def test_a_banner_at_the_start_is_skipped(stage: Stage, route: Route):
     async with stage.client(route, "--banner", "Welcome to the {server}!") as client:
@@ -187,7 +175,6 @@ async def test_a_banner_at_the_start_is_skipped(stage: Stage, route: Route):
         assert client.strays == []
 
 
-@behaviour("bad.upstream_noise")
 @routes(STDIO_BACK)
 async def test_invalid_utf8_of_an_upstream_becomes_valid(actors: Stage, route: Route):
     async with actors.client(route) as client:

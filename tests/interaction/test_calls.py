@@ -3,7 +3,6 @@ import asyncio
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import Entry, ServerLog
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, HTTP_FRONT, MAIN, Route, routes
 from tests.interaction.stage import Stage
 
@@ -21,7 +20,6 @@ def cancelled(log: ServerLog) -> list[Entry]:
     return log.entries("cancelled")
 
 
-@behaviour("call.once")
 @routes(CROSSED)
 async def test_one_request_of_the_client_is_one_request_upstream(stage: Stage, route: Route):
     log = stage.log()
@@ -35,7 +33,6 @@ async def test_one_request_of_the_client_is_one_request_upstream(stage: Stage, r
         assert log.requests() == ["tools/call", "prompts/get", "resources/read"]
 
 
-@behaviour("call.once")
 @routes(CORNERS)
 async def test_no_handshake_is_made_for_a_call(stage: Stage, route: Route):
     log = stage.log()
@@ -46,7 +43,6 @@ async def test_no_handshake_is_made_for_a_call(stage: Stage, route: Route):
     assert len(log.received("server/discover")) <= 2
 
 
-@behaviour("call.own_answer")
 @routes(CROSSED)
 async def test_many_clients_with_the_same_ids_get_their_own_answers(actors: Stage, route: Route):
     own_process = route.front == "stdio" or (route.back == "stdio" and route.era == HANDSHAKE)
@@ -67,7 +63,6 @@ async def test_many_clients_with_the_same_ids_get_their_own_answers(actors: Stag
     assert found == [[f"{route}/{number}/{call}" for call in range(calls)] for number in range(clients)]
 
 
-@behaviour("call.own_answer")
 @routes(CORNERS)
 async def test_many_calls_at_once_of_one_client_get_their_own_answers(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -75,7 +70,6 @@ async def test_many_calls_at_once_of_one_client_get_their_own_answers(actors: St
         assert [(await exchange.answer()).words for exchange in exchanges] == [f"n{number}" for number in range(100)]
 
 
-@behaviour("call.own_state")
 @routes(CROSSED, HANDSHAKE)
 async def test_two_clients_count_for_themselves(actors: Stage, route: Route):
     async with actors.client(route) as one, actors.client(route) as other:
@@ -83,7 +77,6 @@ async def test_two_clients_count_for_themselves(actors: Stage, route: Route):
     assert counts == ["1", "1", "2", "3", "2"]
 
 
-@behaviour("call.progress")
 @routes(CROSSED)
 async def test_progress_reaches_the_caller_before_the_answer(actors: Stage, route: Route):
     wanted = b'{"progressToken":%b,"progress":%d.0,"total":3,"message":"step \\u0061","x":1.50}'
@@ -98,7 +91,6 @@ async def test_progress_reaches_the_caller_before_the_answer(actors: Stage, rout
                 assert {message.stream for message in told} == {exchange.stream}
 
 
-@behaviour("call.progress")
 @routes(CROSSED)
 async def test_clients_with_the_same_token_get_their_own_progress(actors: Stage, route: Route):
     async with actors.client(route) as one, actors.client(route) as other:
@@ -113,7 +105,6 @@ async def test_clients_with_the_same_token_get_their_own_progress(actors: Stage,
             assert [message.decoded("params")["total"] for message in told] == [steps] * steps
 
 
-@behaviour("call.progress")
 @routes(CORNERS)
 async def test_calls_without_a_token_get_no_progress(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -121,7 +112,6 @@ async def test_calls_without_a_token_get_no_progress(actors: Stage, route: Route
     assert [message for message in client.notifications if message.method == "notifications/progress"] == []
 
 
-@behaviour("call.log")
 @routes(CROSSED)
 async def test_log_messages_reach_the_client_that_asked(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -136,7 +126,6 @@ async def test_log_messages_reach_the_client_that_asked(actors: Stage, route: Ro
     assert told.params == b'{"level":"error","logger":"scripted","data":{"n":1.0,"s":"\\u0061"},"x":1.0}'
 
 
-@behaviour("call.cancel")
 @routes(MAIN + CROSSED[-1:])
 async def test_a_cancelled_call_is_cancelled_upstream(actors: Stage, route: Route):
     log = actors.log()
@@ -149,7 +138,6 @@ async def test_a_cancelled_call_is_cancelled_upstream(actors: Stage, route: Rout
     assert [entry.details["method"] for entry in cancelled(log)] == ["tools/call"]
 
 
-@behaviour("call.cancel")
 @routes(MAIN, HANDSHAKE)
 async def test_the_reason_of_a_cancellation_reaches_the_server(actors: Stage, route: Route):
     log = actors.log()
@@ -161,7 +149,6 @@ async def test_the_reason_of_a_cancellation_reaches_the_server(actors: Stage, ro
     assert text.at_path(notice.parts["params"], "reason") == b'"changed \\u006dy mind"'
 
 
-@behaviour("call.cancel")
 @routes(CORNERS)
 async def test_cancelling_one_call_leaves_the_others(actors: Stage, route: Route):
     log = actors.log()
@@ -176,7 +163,6 @@ async def test_cancelling_one_call_leaves_the_others(actors: Stage, route: Route
         await log.wait_for(lambda _: len(cancelled(log)) == 2)
 
 
-@behaviour("call.cancel")
 @routes(HTTP_FRONT)
 async def test_cancelling_an_id_leaves_other_clients_calls_with_that_id(actors: Stage, route: Route):
     log = actors.log()
@@ -192,7 +178,6 @@ async def test_cancelling_an_id_leaves_other_clients_calls_with_that_id(actors: 
         assert len(cancelled(log)) == 1
 
 
-@behaviour("call.cancel")
 @routes(MAIN, MODERN)
 async def test_a_client_that_leaves_cancels_what_it_asked_for(actors: Stage, route: Route):
     log = actors.log()
@@ -201,7 +186,6 @@ async def test_a_client_that_leaves_cancels_what_it_asked_for(actors: Stage, rou
     await log.wait_for(lambda entry: entry.event in ("cancelled", "end of input"))
 
 
-@behaviour("call.late_reply")
 @routes(CROSSED)
 async def test_a_reply_after_the_cancellation_is_dropped(actors: Stage, route: Route):
     log = actors.log()
@@ -213,7 +197,6 @@ async def test_a_reply_after_the_cancellation_is_dropped(actors: Stage, route: R
         assert not exchange.outcome.done() or exchange.outcome.exception()
 
 
-@behaviour("call.left")
 @routes(HTTP_FRONT, HANDSHAKE)
 async def test_a_call_goes_on_when_its_stream_is_closed(actors: Stage, route: Route):
     log = actors.log()

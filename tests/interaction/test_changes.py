@@ -4,7 +4,6 @@ from tests.interaction import text
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, MAIN, Route, routes
 from tests.interaction.stage import Stage
 
@@ -36,7 +35,6 @@ def shared_state(route: Route) -> bool:
     return route.back != "stdio" or (route.front != "stdio" and route.era == MODERN)
 
 
-@behaviour("change.lists")
 @routes(CROSSED, HANDSHAKE)
 async def test_a_changed_list_is_announced_and_listed(stage: Stage, route: Route):
     async with stage.client(route) as client:
@@ -52,7 +50,6 @@ async def test_a_changed_list_is_announced_and_listed(stage: Stage, route: Route
             await client.wait_for(f"notifications/{what}/list_changed")
 
 
-@behaviour("change.lists")
 @routes(CROSSED, HANDSHAKE)
 async def test_a_change_is_announced_to_every_client_of_the_server(stage: Stage, route: Route):
     async with stage.client(route) as one, stage.client(route) as other:
@@ -62,7 +59,6 @@ async def test_a_change_is_announced_to_every_client_of_the_server(stage: Stage,
             await other.wait_for("notifications/prompts/list_changed")
 
 
-@behaviour("change.resource")
 @routes(CROSSED, HANDSHAKE)
 async def test_updates_reach_subscribers_until_they_unsubscribe(stage: Stage, route: Route):
     uri, updated = "note://scripted/one", "notifications/resources/updated"
@@ -77,7 +73,6 @@ async def test_updates_reach_subscribers_until_they_unsubscribe(stage: Stage, ro
         assert len([message for message in client.notifications if message.method == updated]) == 1
 
 
-@behaviour("change.listen")
 @routes(MAIN, MODERN)
 async def test_a_listener_hears_what_it_asked_for_stamped_with_its_id(stage: Stage, route: Route):
     uri = "note://scripted/one"
@@ -100,7 +95,6 @@ async def test_a_listener_hears_what_it_asked_for_stamped_with_its_id(stage: Sta
             await exchange.cancel()
 
 
-@behaviour("change.listen")
 @routes(CORNERS, MODERN)
 async def test_listeners_with_the_same_id_hear_what_each_asked_for(stage: Stage, route: Route):
     async with stage.client(route) as one, stage.client(route) as other:
@@ -118,7 +112,6 @@ async def test_listeners_with_the_same_id_hear_what_each_asked_for(stage: Stage,
         }
 
 
-@behaviour("change.listen")
 @routes(MAIN, MODERN)
 async def test_a_subscription_that_is_given_up_ends_upstream(stage: Stage, route: Route):
     log = stage.log()
@@ -130,7 +123,6 @@ async def test_a_subscription_that_is_given_up_ends_upstream(stage: Stage, route
         assert [message.method for message in client.notifications] == [ACKNOWLEDGED]
 
 
-@behaviour("change.lists")
 @routes(MAIN, HANDSHAKE)
 async def test_changes_of_a_modern_upstream_are_announced_to_a_handshake_client(stage: Stage, route: Route):
     log = stage.log("--eras", "modern")
@@ -146,7 +138,6 @@ async def _until_bridged(log: ServerLog, client: RawClient) -> None:
     await log.wait_for(lambda entry: entry.event == "received" and entry.method == "subscriptions/listen")
 
 
-@behaviour("change.storm")
 @routes(MAIN, HANDSHAKE)
 async def test_a_storm_of_changes_leaves_the_final_state(stage: Stage, route: Route):
     async with stage.client(route) as client:

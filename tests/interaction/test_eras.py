@@ -2,7 +2,6 @@ import pytest
 
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, HTTP_FRONT, MAIN, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.servers.conversation import HANDSHAKE_VERSIONS, MODERN_VERSION
@@ -12,7 +11,6 @@ from tests.waiting import wait_until_async
 UNSUPPORTED = -32022
 
 
-@behaviour("era.mirrored")
 @routes(CROSSED)
 async def test_the_upstream_is_spoken_to_in_the_client_s_era(stage: Stage, route: Route):
     log = stage.log()
@@ -28,7 +26,6 @@ async def test_the_upstream_is_spoken_to_in_the_client_s_era(stage: Stage, route
         assert ("mcp-session-id" in call.headers) == (route.era == HANDSHAKE)
 
 
-@behaviour("era.fallback")
 @routes(MAIN, MODERN)
 async def test_a_modern_request_to_a_handshake_upstream_names_the_versions(stage: Stage, route: Route):
     async with stage.client(route, "--eras", "handshake", greet=False) as client:
@@ -41,7 +38,6 @@ async def test_a_modern_request_to_a_handshake_upstream_names_the_versions(stage
             assert set(data["supported"]) <= set(HANDSHAKE_VERSIONS)
 
 
-@behaviour("era.fallback")
 @routes(CROSSED[:1])
 async def test_a_client_that_was_refused_can_initialize_on_the_same_pipe(stage: Stage, route: Route):
     async with stage.client(route, "--eras", "handshake", greet=False) as client:
@@ -52,7 +48,6 @@ async def test_a_client_that_was_refused_can_initialize_on_the_same_pipe(stage: 
         assert (await client.call("nonce", {"nonce": "fallen back"})).words == "fallen back"
 
 
-@behaviour("era.fallback")
 async def test_a_modern_client_is_served_once_a_slow_server_has_started(stage: Stage):
     slow = ("sh", "-c", 'sleep 2; exec "$@"', "sh", *stage.scripted())
     link = stage.pipe(stage.riglm("run", "--", *slow), {"RIGLM_TIMEOUTS__INITIALIZE": "0.5"})
@@ -69,7 +64,6 @@ async def test_a_modern_client_is_served_once_a_slow_server_has_started(stage: S
         assert (await client.call("echo")).result
 
 
-@behaviour("era.fallback")
 @routes(MAIN, MODERN)
 async def test_an_unknown_modern_version_is_answered_as_by_the_server(stage: Stage, route: Route):
     async with stage.client(route, greet=False, version="2099-01-01") as client:
@@ -78,7 +72,6 @@ async def test_an_unknown_modern_version_is_answered_as_by_the_server(stage: Sta
         assert MODERN_VERSION in reply.decoded("error")["data"]["supported"]
 
 
-@behaviour("era.translated")
 @routes(CROSSED, HANDSHAKE)
 async def test_a_handshake_client_works_with_a_modern_upstream(stage: Stage, route: Route):
     if route.back == "sse":
@@ -105,7 +98,6 @@ async def test_a_handshake_client_works_with_a_modern_upstream(stage: Stage, rou
     )
 
 
-@behaviour("era.translated")
 @routes(CORNERS, HANDSHAKE)
 async def test_progress_and_cancellation_are_translated_too(stage: Stage, route: Route):
     flags = ("--eras", "modern")
@@ -120,7 +112,6 @@ async def test_progress_and_cancellation_are_translated_too(stage: Stage, route:
         await log.wait_for_event("cancelled")
 
 
-@behaviour("era.versions")
 @pytest.mark.parametrize("version", HANDSHAKE_VERSIONS)
 @routes(MAIN + CROSSED[-1:], HANDSHAKE)
 async def test_every_handshake_revision_is_negotiated(actors: Stage, route: Route, version: str):
@@ -133,7 +124,6 @@ async def test_every_handshake_revision_is_negotiated(actors: Stage, route: Rout
     assert text.value(text.at_path(opening.parts["params"], "protocolVersion")) == version
 
 
-@behaviour("era.versions")
 @routes(HTTP_FRONT, MODERN)
 async def test_headers_that_contradict_the_body_are_refused(actors: Stage, route: Route):
     origin = actors.link(route).url

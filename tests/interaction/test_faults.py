@@ -5,7 +5,6 @@ import pytest
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, Exchange, RawClient
 from tests.interaction.log import ServerLog
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, HTTP_BACK, OLD, STDIO_BACK, Route, routes
 from tests.interaction.stage import Stage
 from tests.waiting import WAIT_SECONDS
@@ -45,7 +44,6 @@ async def _works(client: RawClient, nonce: str = "again") -> None:
     assert (await client.call("nonce", {"nonce": nonce})).words == nonce
 
 
-@behaviour("fault.crash")
 @routes(STDIO_BACK + CROSSED[1:2])
 async def test_a_crash_is_an_error_that_names_the_upstream_and_the_next_call_works(stage: Stage, route: Route):
     log = stage.log()
@@ -61,7 +59,6 @@ async def test_a_crash_is_an_error_that_names_the_upstream_and_the_next_call_wor
             assert len(log.entries("dying")) == 1, death
 
 
-@behaviour("fault.crash")
 @routes(STDIO_BACK)
 async def test_all_calls_in_flight_end_with_a_crash(stage: Stage, route: Route):
     log = stage.log()
@@ -75,7 +72,6 @@ async def test_all_calls_in_flight_end_with_a_crash(stage: Stage, route: Route):
         await _works(client)
 
 
-@behaviour("fault.crash")
 @routes(CROSSED[1:2])
 async def test_an_upstream_that_always_crashes_does_not_end_riglm(stage: Stage, route: Route):
     async with stage.client(route) as client:
@@ -84,7 +80,6 @@ async def test_an_upstream_that_always_crashes_does_not_end_riglm(stage: Stage, 
         await _works(client)
 
 
-@behaviour("fault.start")
 @routes(STDIO_BACK)
 async def test_an_upstream_that_ends_at_once_is_an_error(stage: Stage, route: Route):
     upstream = stage.config("one", {"absent": stage.entry("stdio", "--exit-at-start", "3")})
@@ -93,7 +88,6 @@ async def test_an_upstream_that_ends_at_once_is_an_error(stage: Stage, route: Ro
         assert "absent" in words(reply)
 
 
-@behaviour("fault.start")
 @pytest.mark.parametrize("where", ["initialize,server/discover", "tools/list"])
 @routes(CORNERS)
 async def test_an_upstream_that_hangs_at_the_start_is_an_error(stage: Stage, route: Route, where: str):
@@ -109,7 +103,6 @@ async def test_an_upstream_that_hangs_at_the_start_is_an_error(stage: Stage, rou
         assert "sleeper" in words(reply)
 
 
-@behaviour("fault.hang")
 @routes(CROSSED)
 async def test_a_call_past_its_deadline_is_an_error_and_cancelled_upstream(stage: Stage, route: Route):
     log = stage.log()
@@ -122,14 +115,12 @@ async def test_a_call_past_its_deadline_is_an_error_and_cancelled_upstream(stage
         await _works(client)
 
 
-@behaviour("fault.restart")
 @pytest.mark.parametrize("status", [404, 400, 503, 410])
 @routes(HTTP_BACK, HANDSHAKE)
 async def test_an_http_upstream_that_restarted_is_not_noticed(stage: Stage, route: Route, status: int):
     await _restarts_unseen(stage, route, "--unknown-session", str(status))
 
 
-@behaviour("fault.restart")
 @routes(HTTP_BACK, MODERN)
 async def test_a_modern_http_upstream_that_restarted_is_not_noticed(stage: Stage, route: Route):
     await _restarts_unseen(stage, route)
@@ -148,7 +139,6 @@ async def _restarts_unseen(stage: Stage, route: Route, *flags: str) -> None:
         assert log.requests() == ["tools/call"]
 
 
-@behaviour("fault.restart")
 @routes(HTTP_BACK, HANDSHAKE)
 async def test_many_calls_at_once_after_a_restart_open_one_session(stage: Stage, route: Route):
     log = stage.log()
@@ -161,7 +151,6 @@ async def test_many_calls_at_once_after_a_restart_open_one_session(stage: Stage,
         assert len(log.received("initialize")) == 1
 
 
-@behaviour("fault.restart")
 @routes(OLD[1:])
 async def test_an_sse_upstream_that_restarted_is_not_noticed_for_long(stage: Stage, route: Route):
     async with stage.client(route) as client:
@@ -172,7 +161,6 @@ async def test_an_sse_upstream_that_restarted_is_not_noticed_for_long(stage: Sta
         await _works(client)
 
 
-@behaviour("fault.down")
 @routes(HTTP_BACK)
 async def test_an_upstream_that_is_down_is_an_error_and_works_when_it_is_back(stage: Stage, route: Route):
     log = stage.log()
@@ -190,7 +178,6 @@ async def test_an_upstream_that_is_down_is_an_error_and_works_when_it_is_back(st
     assert [entry for entry in log.received("tools/call") if b'"held"' in entry.raw][1:] == []
 
 
-@behaviour("fault.http")
 @routes(HTTP_BACK)
 async def test_a_broken_http_answer_is_an_error_and_never_a_second_call(stage: Stage, route: Route):
     log = stage.log()
@@ -204,7 +191,6 @@ async def test_a_broken_http_answer_is_an_error_and_never_a_second_call(stage: S
             await _works(client, kind)
 
 
-@behaviour("fault.http")
 @routes(HTTP_BACK)
 async def test_a_broken_answer_leaves_the_calls_beside_it(stage: Stage, route: Route):
     log = stage.log()

@@ -9,7 +9,6 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, MAIN, RIGLM, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage, raw_post
@@ -90,7 +89,6 @@ async def refused(client: RawClient, params: bytes) -> bool:
     return answer.decoded().get("isError") is True
 
 
-@behaviour("filter.denied")
 @routes(MAIN + CROSSED)
 async def test_a_denied_tool_is_neither_listed_nor_run_however_it_is_named(actors: Stage, route: Route):
     log = actors.log()
@@ -133,7 +131,6 @@ def disguises(client: RawClient) -> list[bytes]:
     ]
 
 
-@behaviour("filter.denied")
 @routes(MAIN)
 async def test_no_trick_of_the_wire_leads_to_a_denied_tool(actors: Stage, route: Route):
     log = actors.log()
@@ -162,7 +159,6 @@ TRICKS = ["bom", "batch", "carriage returns", "name twice", "name in another cas
 HTTP_TRICKS = [*TRICKS, "two data lines", "two messages", "plain text"]
 
 
-@behaviour("filter.denied")
 @routes(MAIN)
 async def test_no_form_of_a_list_shows_a_denied_tool(actors: Stage, route: Route):
     async with actors.client(route, env=DENY) as client:
@@ -177,7 +173,6 @@ async def test_no_form_of_a_list_shows_a_denied_tool(actors: Stage, route: Route
         client.strays.clear()
 
 
-@behaviour("filter.denied")
 @routes(MAIN)
 async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(actors: Stage, route: Route):
     for more in ({"RIGLM_FILTERING__MODE": "shadow"}, {"RIGLM_FILTERING__STRATEGY": "none"}):
@@ -187,7 +182,6 @@ async def test_a_denied_tool_is_denied_in_shadow_mode_and_without_a_strategy(act
             assert (await client.call("nonce", {"nonce": "x"})).words == "x"
 
 
-@behaviour("filter.denied")
 @routes(MAIN)
 async def test_a_denied_tool_is_refused_like_one_that_does_not_exist(actors: Stage, route: Route):
     async with actors.client(route, env=DENY) as client:
@@ -198,7 +192,6 @@ async def test_a_denied_tool_is_refused_like_one_that_does_not_exist(actors: Sta
         assert unknown.decoded("error")["message"] == "Unknown tool: nowhere"
 
 
-@behaviour("filter.denied")
 @routes(MAIN)
 async def test_what_is_not_on_the_allowlist_is_denied(actors: Stage, route: Route):
     async with actors.client(route, env=ALLOW) as client:
@@ -208,7 +201,6 @@ async def test_what_is_not_on_the_allowlist_is_denied(actors: Stage, route: Rout
             assert await refused(client, b'{"name":"%b","arguments":{}}' % name.encode()), name
 
 
-@behaviour("filter.denied")
 @routes(MAIN)
 async def test_no_page_of_a_list_shows_a_denied_tool(actors: Stage, route: Route):
     flags = ("--page-size", "4")
@@ -220,7 +212,6 @@ async def test_no_page_of_a_list_shows_a_denied_tool(actors: Stage, route: Route
         assert "counter" not in names(page.result)
 
 
-@behaviour("filter.denied")
 @pytest.mark.parametrize(
     ("naming", "denied"),
     [("prefix", "alpha__counter"), ("on_collision", "counter"), ("on_collision", "alpha__counter")],
@@ -244,7 +235,6 @@ async def test_no_server_s_prefix_leads_to_a_denied_tool(stage: Stage, front: st
     assert log.received("tools/call") == []
 
 
-@behaviour("filter.denied")
 @pytest.mark.parametrize(("front", "era"), FRONTS)
 async def test_a_name_that_was_cut_leads_to_no_denied_tool_even_before_it_was_listed(
     stage: Stage, front: str, era: str
@@ -267,7 +257,6 @@ async def test_a_name_that_was_cut_leads_to_no_denied_tool_even_before_it_was_li
         assert text.value(text.at_path(reached.parts["params"], "name")) == other
 
 
-@behaviour("filter.denied")
 @pytest.mark.parametrize(("front", "era"), FRONTS)
 async def test_an_error_names_no_denied_tool(stage: Stage, front: str, era: str):
     flags = {name: ("--name", name, "--tools", "counter,echo") for name in ("alpha", "beta")}
@@ -281,7 +270,6 @@ async def test_an_error_names_no_denied_tool(stage: Stage, front: str, era: str)
     ]
 
 
-@behaviour("filter.transparent")
 @routes(MAIN)
 async def test_shadow_mode_is_byte_for_byte_what_no_filter_is(actors: Stage, route: Route):
     said = []
@@ -296,7 +284,6 @@ async def test_shadow_mode_is_byte_for_byte_what_no_filter_is(actors: Stage, rou
     assert len(said[0]) > 8
 
 
-@behaviour("filter.transparent")
 @routes(MAIN)
 async def test_a_small_catalogue_passes_as_it_came(stage: Stage, route: Route):
     """On every surface, as long as hiding tools does not pay; a list that may change is private and soon stale."""
@@ -313,7 +300,6 @@ async def test_a_small_catalogue_passes_as_it_came(stage: Stage, route: Route):
         assert said[0] == said[1]
 
 
-@behaviour("filter.envelope")
 @routes(MAIN)
 async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(actors: Stage, route: Route):
     async with actors.client(route, "--page-size", "4", env=DENY) as client:
@@ -329,7 +315,6 @@ async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(actors: Stag
             assert shown[name] == catalog.tool(name)
 
 
-@behaviour("filter.stable")
 @routes(CORNERS, MODERN)
 async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_calls(actors: Stage, route: Route):
     async with actors.client(route, "--many-tools", "30", env=FEW) as client:
@@ -343,7 +328,6 @@ async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_call
             assert (await client.request("tools/list")).result == first
 
 
-@behaviour("filter.recorded")
 @routes(CORNERS[:1])
 async def test_what_was_refused_is_recorded_as_failed(stage: Stage, route: Route):
     async with stage.client(route, env=DENY) as client:

@@ -4,7 +4,6 @@ from tests.interaction import text
 from tests.interaction.clients import http
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.log import ServerLog
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import EVERY, RIGLM, Route, routes
 from tests.interaction.stage import Stage, raw_post
 
@@ -23,7 +22,6 @@ INITIALIZE = text.request(1, "initialize", {"protocolVersion": "2025-11-25", "ca
 DISCOVER = {"mcp-protocol-version": "2026-07-28", "mcp-method": "server/discover"}
 
 
-@behaviour("guard.credentials")
 @routes([route for route in EVERY if route.front != "stdio" and route.back != "stdio"])
 async def test_a_client_s_credentials_reach_no_upstream(actors: Stage, route: Route):
     log = actors.log()
@@ -34,7 +32,6 @@ async def test_a_client_s_credentials_reach_no_upstream(actors: Stage, route: Ro
     assert seen == []
 
 
-@behaviour("guard.credentials")
 @routes([route for route in EVERY if route.back != "stdio"])
 async def test_the_configured_bearer_reaches_the_upstream(stage: Stage, route: Route):
     flags = ("--bearer", "upstream-secret")
@@ -53,7 +50,6 @@ async def test_the_configured_bearer_reaches_the_upstream(stage: Stage, route: R
     assert call.headers["x-vendor"] == "v"
 
 
-@behaviour("guard.credentials")
 @routes([route for route in EVERY if route.back == "http"])
 async def test_an_upstream_that_wants_a_token_is_an_error_that_says_so(stage: Stage, route: Route):
     upstream = stage.config("guarded", {"guarded": stage.entry("http", "--bearer", "upstream-secret")})
@@ -69,7 +65,6 @@ async def _served(stage: Stage, *arguments: str, **env: str) -> tuple[str, Serve
     return stage.serve(*arguments, *stage.back("http"), env=env), log
 
 
-@behaviour("guard.origin")
 @pytest.mark.parametrize("path", ["/mcp", "/sse", "/messages", "/"])
 @pytest.mark.parametrize(
     ("header", "content"),
@@ -96,7 +91,6 @@ async def test_forged_host_and_origin_are_refused(actors: Stage, path: str, head
     assert log.received() == []
 
 
-@behaviour("guard.origin")
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}", "LOCALHOST:{port}"])
 async def test_names_of_loopback_are_served(actors: Stage, host: str):
     origin, _ = await _served(actors)
@@ -107,7 +101,6 @@ async def test_names_of_loopback_are_served(actors: Stage, host: str):
     await response.close()
 
 
-@behaviour("guard.origin")
 async def test_hosts_and_origins_can_be_allowed(stage: Stage):
     env = {
         "RIGLM_DOWNSTREAM__ALLOWED_HOSTS": '["mcp.example"]',
@@ -119,14 +112,12 @@ async def test_hosts_and_origins_can_be_allowed(stage: Stage):
     assert (await raw_post(origin + "/mcp", INITIALIZE, {"host": "other.example"}))[0] == 421
 
 
-@behaviour("guard.origin")
 def test_riglm_listens_on_loopback_alone(actors: Stage):
     origin = actors.serve(*actors.back("http"))
     port = int(origin.rpartition(":")[2])
     assert actors.served_by(origin).listening_on(port) <= {"127.0.0.1", "::1"}
 
 
-@behaviour("guard.token")
 @routes(
     [
         Route("http", "http", RIGLM, HANDSHAKE),
@@ -153,7 +144,6 @@ async def test_nobody_comes_in_without_the_token(stage: Stage, route: Route):
     assert all(TOKEN not in str(entry.headers) for entry in log.received())
 
 
-@behaviour("guard.session")
 async def test_an_unknown_session_is_answered_with_404(actors: Stage):
     origin, log = await _served(actors)
     call = text.request(1, "tools/list")
@@ -168,7 +158,6 @@ async def test_an_unknown_session_is_answered_with_404(actors: Stage):
     assert log.received("tools/list") == []
 
 
-@behaviour("guard.session")
 async def test_a_session_is_unknown_to_everybody_but_its_own_principal(actors: Stage):
     env = {"RIGLM_DOWNSTREAM__TOKENS": '{"alice": "the-token-of-alice", "bob": "the-token-of-bob"}'}
     alice, bob = ({"authorization": f"Bearer the-token-of-{name}"} for name in ("alice", "bob"))
@@ -187,7 +176,6 @@ async def test_a_session_is_unknown_to_everybody_but_its_own_principal(actors: S
         assert (await client.call("nonce", {"nonce": "still here"})).words == "still here"
 
 
-@behaviour("guard.session")
 @routes([Route("http", "http", RIGLM, HANDSHAKE), Route("http", "stdio", RIGLM, HANDSHAKE)])
 async def test_a_session_that_was_ended_is_unknown(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -199,7 +187,6 @@ async def test_a_session_that_was_ended_is_unknown(actors: Stage, route: Route):
     assert status == 404
 
 
-@behaviour("guard.session")
 async def test_no_session_is_made_of_an_upstream_s_id(actors: Stage):
     log = actors.log()
     route = Route("http", "http", RIGLM, HANDSHAKE)
@@ -209,7 +196,6 @@ async def test_no_session_is_made_of_an_upstream_s_id(actors: Stage):
         assert call.headers["mcp-session-id"] != client.link.session_id
 
 
-@behaviour("guard.session")
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "PATCH"])
 async def test_other_http_methods_without_a_session_are_refused(actors: Stage, method: str):
     origin, _ = await _served(actors)
@@ -218,7 +204,6 @@ async def test_other_http_methods_without_a_session_are_refused(actors: Stage, m
     assert response.status in (400, 404, 405)
 
 
-@behaviour("guard.session")
 async def test_modern_requests_are_handed_no_session(actors: Stage):
     origin, _ = await _served(actors)
     speaker = RawClient(actors.link(Route("http", "http", RIGLM, MODERN)), MODERN)

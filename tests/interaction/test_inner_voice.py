@@ -23,7 +23,6 @@ from riglm.domain.knowledge.provenance import Origin
 from riglm.domain.knowledge.records import Embedding, Entity, Observation, Thought, content_hash
 from riglm.domain.session import uuid7
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import MAIN, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 from tests.interaction.test_peers import MODES, sdk_client
@@ -174,7 +173,6 @@ def tables(answer: Any) -> list[str]:
     return [snippet["table"] for snippet in answer["snippets"]]
 
 
-@behaviour("voice.dimensions")
 async def test_rows_of_another_dimension_or_model_are_never_compared(ask: Asking):
     fits = ask.shelf.thought(WORDS)
     for other, model in ((embedded(WORDS).vector[:128], _EMBEDDER.model), (embedded(WORDS).vector, "another/model")):
@@ -186,7 +184,6 @@ async def test_rows_of_another_dimension_or_model_are_never_compared(ask: Asking
     assert answer["diagnostics"]["dim"] == 256
 
 
-@behaviour("voice.mix")
 async def test_a_mix_of_three_fifths_gives_six_of_the_graph_and_four_thoughts(ask: Asking):
     ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(12)))
     ask.shelf.observations("falcon", *(f"{WORDS}, as observed {number}" for number in range(12)))
@@ -196,7 +193,6 @@ async def test_a_mix_of_three_fifths_gives_six_of_the_graph_and_four_thoughts(as
     assert scores == sorted(scores, reverse=True)
 
 
-@behaviour("voice.mix")
 async def test_a_source_that_underflows_is_filled_from_the_other(ask: Asking):
     ask.shelf.entity("falcon", f"falcon (bird): {WORDS}")
     ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(12)))
@@ -204,7 +200,6 @@ async def test_a_source_that_underflows_is_filled_from_the_other(ask: Asking):
     assert [tables(answer).count(table) for table in ("kg_entities", "thoughts")] == [1, 9]
 
 
-@behaviour("voice.mix")
 async def test_each_source_has_a_place_unless_the_mix_leaves_it_none(ask: Asking):
     ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(4)))
     ask.shelf.observations("ridge", "the northern wind is cold and nobody knows what it does there")
@@ -213,14 +208,12 @@ async def test_each_source_has_a_place_unless_the_mix_leaves_it_none(ask: Asking
     assert set(tables(await ask(mix=1, top_k=10, floor=0))) == {"kg_observations"}
 
 
-@behaviour("voice.private")
 async def test_private_thoughts_are_given_only_when_they_are_asked_for(ask: Asking):
     public, private = ask.shelf.thought(f"{WORDS} for all"), ask.shelf.thought(f"{WORDS} for me", is_private=True)
     assert ids(await ask()) == [f"t:{public.id}"]
     assert set(ids(await ask(include_private=True))) == {f"t:{public.id}", f"t:{private.id}"}
 
 
-@behaviour("voice.tags")
 async def test_tags_include_and_exclude(ask: Asking):
     one = ask.shelf.thought(f"{WORDS} one", tags=("red", "odd"))
     two = ask.shelf.thought(f"{WORDS} two", tags=("red",))
@@ -230,7 +223,6 @@ async def test_tags_include_and_exclude(ask: Asking):
     assert ids(await ask(exclude_tags=["red"])) == []
 
 
-@behaviour("voice.duplicates")
 async def test_the_same_text_in_several_tables_is_given_once(ask: Asking):
     ask.shelf.thought(WORDS)
     ask.shelf.observations("falcon", WORDS.upper().replace(" ", "  "))
@@ -240,7 +232,6 @@ async def test_the_same_text_in_several_tables_is_given_once(ask: Asking):
     assert tables(await ask(mix=0)) == ["thoughts"]
 
 
-@behaviour("voice.cap")
 async def test_long_texts_end_with_a_sentence_and_have_eight_hundred_characters_at_most(ask: Asking):
     sentences = ask.shelf.thought(" ".join(f"The {WORDS} has day {number}." for number in range(40)))
     endless = ask.shelf.observations("falcon", " ".join([WORDS] * 40))[0]
@@ -253,7 +244,6 @@ async def test_long_texts_end_with_a_sentence_and_have_eight_hundred_characters_
     assert found["kg_observations"]["text"] == endless.text[:800]
 
 
-@behaviour("voice.empty")
 async def test_an_answer_without_snippets_says_whether_the_floor_or_the_store_is_why(ask: Asking):
     answer = await ask()
     assert answer["snippets"] == []
@@ -266,7 +256,6 @@ async def test_an_answer_without_snippets_says_whether_the_floor_or_the_store_is
     assert answer["diagnostics"]["thought_candidates"] == 1
 
 
-@behaviour("voice.floor")
 async def test_the_floor_gives_way_for_a_source_and_not_below_the_least_one(ask: Asking):
     close = ask.shelf.thought(WORDS)
     far = ask.shelf.observations("ridge", "a falcon is a bird with rather long and pointed wings")[0]
@@ -276,7 +265,6 @@ async def test_the_floor_gives_way_for_a_source_and_not_below_the_least_one(ask:
     assert answer["diagnostics"]["floor_used"] == answer["snippets"][1]["score"]
 
 
-@behaviour("voice.schema")
 async def test_a_snippet_says_where_it_comes_from_and_how_far_it_is_to_be_trusted(ask: Asking):
     stored = {}
     tiers = {Origin.HUMAN: "green", Origin.LOGGED: "green", Origin.TOOL: "amber", Origin.MODEL: "red"}
@@ -305,7 +293,6 @@ async def test_a_snippet_says_where_it_comes_from_and_how_far_it_is_to_be_truste
     }
 
 
-@behaviour("voice.schema")
 async def test_the_listed_tool_declares_the_schema_of_its_answers(ask: Asking):
     async with Client(ask.url, mode=MODES[MODERN]) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -314,7 +301,6 @@ async def test_the_listed_tool_declares_the_schema_of_its_answers(ask: Asking):
     assert listed[NAME].annotations.read_only_hint is True
 
 
-@behaviour("voice.parameters")
 async def test_numbers_out_of_bounds_are_put_on_the_bound(ask: Asking):
     ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(60)))
     for given, wanted in ((500, 50), (0, 1), (-(10**30), 1), (7.0, 7)):
@@ -326,7 +312,6 @@ async def test_numbers_out_of_bounds_are_put_on_the_bound(ask: Asking):
     assert (await ask(floor=1e9))["diagnostics"]["floor_used"] < 1
 
 
-@behaviour("voice.errors")
 async def test_what_cannot_be_understood_is_invalid_params(ask: Asking):
     for given in (
         {"query": ""},
@@ -349,7 +334,6 @@ async def test_what_cannot_be_understood_is_invalid_params(ask: Asking):
         assert await ask.code(**given) == "invalid_params", given
 
 
-@behaviour("voice.errors")
 async def test_arguments_that_are_no_object_are_invalid_params(actors: Stage, ask: Asking):
     route = Route("http", "http", RIGLM, MODERN)
     async with actors.client(route, env=ON) as client:
@@ -360,7 +344,6 @@ async def test_arguments_that_are_no_object_are_invalid_params(actors: Stage, as
         assert json.loads(bare.words)["error"]["code"] == "invalid_params"
 
 
-@behaviour("voice.gate")
 async def test_the_tool_is_off_by_default_and_says_so(actors: Stage, era: str):
     origin = actors.serve(*actors.back("http"))
     async with Client(origin + "/mcp", mode=MODES[era]) as client:
@@ -368,7 +351,6 @@ async def test_the_tool_is_off_by_default_and_says_so(actors: Stage, era: str):
         assert code_of(await client.call_tool(NAME, {"query": WORDS})) == "feature_disabled"
 
 
-@behaviour("voice.gate")
 async def test_while_it_is_off_a_server_s_own_tool_of_that_name_is_called(stage: Stage, era: str):
     origin = stage.serve(*stage.back("http", "--tools", f"{NAME},other"))
     async with Client(origin + "/mcp", mode=MODES[era]) as client:
@@ -387,7 +369,6 @@ SURFACES = {
 }
 
 
-@behaviour("voice.lists")
 @pytest.mark.parametrize("settings", SURFACES.values(), ids=SURFACES)
 async def test_the_tool_is_the_last_of_every_list_and_can_be_called(
     actors: Stage, ask: Asking, settings: dict[str, str]
@@ -403,7 +384,6 @@ async def test_the_tool_is_the_last_of_every_list_and_can_be_called(
     assert [snippet["text"] for snippet in (await ask())["snippets"]] == [WORDS]
 
 
-@behaviour("voice.lists")
 @routes(MAIN)
 async def test_the_tool_is_listed_and_called_over_every_transport(stage: Stage, route: Route):
     stage.settings.update(ON)
@@ -414,7 +394,6 @@ async def test_the_tool_is_listed_and_called_over_every_transport(stage: Stage, 
     assert [snippet["text"] for snippet in result.structured_content["snippets"]] == [WORDS]
 
 
-@behaviour("voice.lists")
 async def test_several_servers_are_listed_with_the_tool_behind_them(actors: Stage, ask: Asking):
     servers = actors.config("voice", {"a": actors.entry("http", "--tools", "one"), "b": actors.entry("http")})
     ask.url = actors.serve(*servers, env=ON) + "/mcp"
@@ -426,7 +405,6 @@ async def test_several_servers_are_listed_with_the_tool_behind_them(actors: Stag
     assert len((await ask())["snippets"]) == 1
 
 
-@behaviour("voice.lists")
 async def test_pages_that_pass_untouched_have_the_tool_once_on_the_last(actors: Stage, era: str):
     env = {**ON, "RIGLM_FILTERING__ENABLED": "false"}
     flags = ("--tools", "one,two,three", "--page-size", "2")
@@ -437,7 +415,6 @@ async def test_pages_that_pass_untouched_have_the_tool_once_on_the_last(actors: 
     assert "nextCursor" not in second
 
 
-@behaviour("voice.lists")
 async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_called(actors: Stage, ask: Asking):
     env = {**ON, "RIGLM_KNOWLEDGE__ALIAS": "snippets_retrieve"}
     ask.url = actors.serve(*actors.back("http", "--tools", "one"), env=env) + "/mcp"
@@ -447,7 +424,6 @@ async def test_an_alias_is_listed_in_the_place_of_the_name_which_can_still_be_ca
             assert not (await client.call_tool(name, {"query": WORDS})).is_error
 
 
-@behaviour("voice.lists")
 async def test_a_server_s_tool_of_the_same_name_is_left_out_and_reached_by_call_tool(actors: Stage, ask: Asking):
     env = {**ON, "RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__PINNED": "call_tool"}
     env["RIGLM_FILTERING__SURFACE"] = "dynamic"
@@ -469,7 +445,6 @@ WITHOUT_MODEL = {
 """Why the configured model cannot be used, and the fix; the installed model is there and could be used instead."""
 
 
-@behaviour("voice.errors")
 @pytest.mark.parametrize(("settings", "fix"), WITHOUT_MODEL.values(), ids=WITHOUT_MODEL)
 async def test_without_its_model_the_embedder_is_unavailable_and_nothing_stands_in(
     actors: Stage, ask: Asking, settings: dict[str, str], fix: str
@@ -484,7 +459,6 @@ async def test_without_its_model_the_embedder_is_unavailable_and_nothing_stands_
     assert fix in result.content[0].text
 
 
-@behaviour("voice.errors")
 async def test_a_store_that_fails_is_db_error(stage: Stage):
     origin = stage.serve(*stage.back("http"), env=ON)
     shelf = Shelf(stage.folder / "data" / "riglm.db")
@@ -498,7 +472,6 @@ async def test_a_store_that_fails_is_db_error(stage: Stage):
     assert "thought" not in result.content[0].text
 
 
-@behaviour("voice.errors")
 async def test_what_should_never_be_in_a_store_is_internal_error_and_tells_nothing_of_it(stage: Stage):
     origin = stage.serve(*stage.back("http"), env=ON)
     shelf = Shelf(stage.folder / "data" / "riglm.db")
@@ -512,7 +485,6 @@ async def test_what_should_never_be_in_a_store_is_internal_error_and_tells_nothi
     holds_no_words(stage)
 
 
-@behaviour("voice.settings")
 async def test_variables_out_of_bounds_are_put_on_them_with_a_warning_each(stage: Stage):
     origin = stage.serve(*stage.back("http"), env=CLAMPED)
     shelf = Shelf(stage.folder / "data" / "riglm.db")
@@ -556,7 +528,6 @@ def holds_no_words(stage: Stage) -> None:
     assert [word for word in ("xylophonist", "vibraphone", "marimba", "falcon") if word in said] == []
 
 
-@behaviour("voice.logs")
 async def test_at_info_the_log_has_the_numbers_of_an_answer_and_no_words(stage: Stage):
     _, key = await asked_in_secret(stage)
     line = await told(stage, f"{NAME} answered")
@@ -578,7 +549,6 @@ async def test_at_info_the_log_has_the_numbers_of_an_answer_and_no_words(stage: 
     holds_no_words(stage)
 
 
-@behaviour("voice.logs")
 async def test_at_debug_the_log_has_ids_and_tables_and_no_words(stage: Stage):
     _, key = await asked_in_secret(stage, RIGLM_LOGGING__LEVEL="debug")
     line = await told(stage, f"{NAME} gave")
@@ -586,7 +556,6 @@ async def test_at_debug_the_log_has_ids_and_tables_and_no_words(stage: Stage):
     holds_no_words(stage)
 
 
-@behaviour("voice.logs")
 async def test_with_mcp_no_log_nothing_but_counters_is_logged(stage: Stage):
     asking, _ = await asked_in_secret(stage, MCP_NO_LOG="1", RIGLM_LOGGING__LEVEL="debug")
     stage.served_by(asking.url.removesuffix("/mcp")).end()
@@ -604,7 +573,6 @@ OWNERS = {"local": ""} | {
 """The principals at one database: whoever comes without a token, and whoever has one of them."""
 
 
-@behaviour("voice.owner")
 @pytest.mark.parametrize(
     ("era", "shared"),
     [(HANDSHAKE, "false"), (MODERN, "false"), (MODERN, "true")],
@@ -634,7 +602,6 @@ async def test_each_principal_gets_its_own_unless_the_store_is_shared(stage: Sta
         assert found == (set.union(*own.values()) if shared == "true" else own[name])
 
 
-@behaviour("voice.recorded")
 async def test_a_call_is_recorded_as_riglm_s_own_with_the_hash_of_its_arguments(stage: Stage, era: str):
     stage.settings.update({**ON, "RIGLM_PRIVACY__ARGUMENTS": "raw"})
     async with stage.client(Route("stdio", "stdio", RIGLM, era)) as client:
@@ -662,7 +629,6 @@ for line in sys.stdin:
 """
 
 
-@behaviour("voice.lists")
 @pytest.mark.parametrize(
     ("era", "enabled"), [(HANDSHAKE, "true"), (MODERN, "false")], ids=["filtering", "not filtering"]
 )
@@ -678,7 +644,6 @@ async def test_in_front_of_a_server_without_tools_there_is_still_this_one(stage:
     assert [snippet["text"] for snippet in answer["structuredContent"]["snippets"]] == [WORDS]
 
 
-@behaviour("voice.gate")
 @pytest.mark.parametrize("denied", ["Inner_Voice.*", "snip"])
 async def test_the_deny_list_denies_it_like_any_tool_by_all_its_names(actors: Stage, ask: Asking, denied: str):
     rules = {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__DENYLIST": denied, "RIGLM_KNOWLEDGE__ALIAS": "snip"}

@@ -9,7 +9,6 @@ import pytest
 
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.manifest import behaviour
 from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening
 
@@ -71,7 +70,6 @@ def logged(client: RawClient) -> set[str]:
     return {note.decoded("params")["data"] for note in client.notifications if note.method == LOGGED}
 
 
-@behaviour("guard.isolation")
 async def test_handshake_sessions_of_two_callers_share_nothing(stage: Stage, origin: str):
     async with AsyncExitStack() as stack:
         sessions = await clients(origin, HANDSHAKE, stack)
@@ -91,7 +89,6 @@ async def test_handshake_sessions_of_two_callers_share_nothing(stage: Stage, ori
     nothing_is_recorded_in_common(stage, origin)
 
 
-@behaviour("guard.isolation")
 async def test_modern_callers_share_a_process_and_nothing_else(stage: Stage, origin: str):
     async with AsyncExitStack() as stack:
         sessions = await clients(origin, MODERN, stack)

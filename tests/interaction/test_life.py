@@ -12,7 +12,6 @@ import pytest
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.stage import SCRIPTED, Stage
 from tests.started import free_port
@@ -44,7 +43,6 @@ def _riglm_of(client: RawClient) -> int:
     return client.link.process.pid
 
 
-@behaviour("life.stdout")
 @routes(STDIO_FRONT)
 async def test_stdout_carries_messages_and_nothing_else(stage: Stage, route: Route):
     async with stage.client(route, env={"RIGLM_LOGGING__LEVEL": "debug"}) as client:
@@ -54,7 +52,6 @@ async def test_stdout_carries_messages_and_nothing_else(stage: Stage, route: Rou
     assert client.strays == []
 
 
-@behaviour("life.stdout")
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 async def test_the_debug_log_has_each_session_call_and_request_without_arguments(stage: Stage, era: str):
     link = stage.pipe(stage.riglm("run", "--", *stage.scripted()), {"RIGLM_LOGGING__LEVEL": "debug"})
@@ -72,7 +69,6 @@ async def test_the_debug_log_has_each_session_call_and_request_without_arguments
     assert "private words" not in text
 
 
-@behaviour("life.end")
 @pytest.mark.parametrize(
     ("era", "how", "kind"),
     [
@@ -99,7 +95,6 @@ async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, 
     assert stage.leaks(GRACE) == {}
 
 
-@behaviour("life.end")
 async def test_the_server_starts_before_its_client_says_anything_and_ends_with_it(stage: Stage):
     link = stage.pipe(stage.riglm("run", "--", *stage.scripted()), QUICK)
     client = RawClient(link, HANDSHAKE)
@@ -110,7 +105,6 @@ async def test_the_server_starts_before_its_client_says_anything_and_ends_with_i
     assert stage.leaks(GRACE) == {}
 
 
-@behaviour("life.end")
 @pytest.mark.parametrize(
     ("route", "how"),
     [
@@ -137,7 +131,6 @@ async def test_a_serving_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, 
         assert stage.leaks(GRACE) == {}
 
 
-@behaviour("life.killed")
 @pytest.mark.parametrize(
     ("era", "front", "kind"),
     [(HANDSHAKE, "stdio", "with a grandchild"), (HANDSHAKE, "http", "with a grandchild"), (MODERN, "http", "obedient")],
@@ -171,7 +164,6 @@ def _words(process: psutil.Process) -> list[str]:
         return []
 
 
-@behaviour("life.sessions")
 @pytest.mark.parametrize(
     ("route", "farewell"),
     [
@@ -206,7 +198,6 @@ async def test_clients_that_left_leave_no_process_and_no_file(stage: Stage, rout
     await wait_until_async(lambda: descriptors(riglm.pid) <= files, "no file is left open")
 
 
-@behaviour("life.sessions")
 @routes(STDIO_BACK, MODERN)
 async def test_modern_clients_share_one_child(stage: Stage, route: Route):
     log = stage.log()
@@ -219,7 +210,6 @@ async def test_modern_clients_share_one_child(stage: Stage, route: Route):
     assert len(log.entries("started")) == 1
 
 
-@behaviour("life.sessions")
 @routes(STDIO_BACK)
 async def test_a_child_gets_the_environment_of_the_client(stage: Stage, route: Route):
     async with stage.client(route, env={"SOMETHING_OF_MINE": "1"}) as client:
@@ -243,49 +233,41 @@ def _fails(stage: Stage, *arguments: str, **env: str) -> str:
     return said
 
 
-@behaviour("life.start_errors")
 def test_a_missing_command_is_named(stage: Stage):
     assert "no-such-command-anywhere" in _fails(stage, "run", "--", "no-such-command-anywhere", "--flag")
 
 
-@behaviour("life.start_errors")
 def test_an_unset_variable_is_named(stage: Stage):
     servers = {"one": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"A": "${NOT_SET_AT_ALL}"}}}
     assert "NOT_SET_AT_ALL" in _fails(stage, "run", *stage.config("unset", servers))
 
 
-@behaviour("life.start_errors")
 def test_two_servers_with_one_name_are_named(stage: Stage):
     path = Path(stage.folder / "twice.yaml")
     path.write_text('{"mcpServers":{"twin":{"command":"true"},"twin":{"command":"false"}}}')
     assert "twin" in _fails(stage, "run", "--config", str(path))
 
 
-@behaviour("life.start_errors")
 def test_a_name_of_a_meta_tool_is_refused(stage: Stage):
     path = Path(stage.folder / "meta.yaml")
     path.write_text(json.dumps({"mcpServers": {"set_context": stage.entry("stdio")}}))
     assert "set_context" in _fails(stage, "run", "--config", str(path))
 
 
-@behaviour("life.start_errors")
 def test_a_port_in_use_is_named(stage: Stage):
     origin = stage.listening(*stage.network_server())
     port = origin.rpartition(":")[2]
     assert port in _fails(stage, "serve", "--port", port, "--url", origin + "/mcp")
 
 
-@behaviour("life.start_errors")
 def test_an_open_address_without_a_token_is_refused(stage: Stage):
     assert "token" in _fails(stage, "serve", "--host", "0.0.0.0", "--port", str(free_port()), "--", *stage.scripted())
 
 
-@behaviour("life.start_errors")
 def test_an_url_that_is_none_is_named(stage: Stage):
     assert "--url" in _fails(stage, "run", "--url", "not-a-url")
 
 
-@behaviour("life.stdout")
 async def test_input_that_ends_before_the_first_message_ends_riglm(stage: Stage):
     link = stage.pipe(stage.riglm("run", "--", *stage.scripted()))
     async with RawClient(link, HANDSHAKE):

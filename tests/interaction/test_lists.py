@@ -2,7 +2,6 @@ from typing import Any
 
 from tests.interaction import text
 from tests.interaction.clients.raw import RawClient
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, DIRECT, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
@@ -48,7 +47,6 @@ async def pages(client: RawClient, method: str) -> list[bytes]:
         params = {"cursor": text.value(cursor)}
 
 
-@behaviour("list.unchanged")
 @routes(CROSSED)
 async def test_every_list_is_the_server_s_own(actors: Stage, route: Route):
     async with actors.client(route) as client, actors.client(_straight(route)) as witness:
@@ -56,7 +54,6 @@ async def test_every_list_is_the_server_s_own(actors: Stage, route: Route):
             assert await pages(client, method) == await pages(witness, method), method
 
 
-@behaviour("list.pages")
 @routes(CROSSED)
 async def test_cursors_lead_through_all_pages(actors: Stage, route: Route):
     async with actors.client(route, "--page-size", "5") as client:
@@ -70,7 +67,6 @@ async def test_cursors_lead_through_all_pages(actors: Stage, route: Route):
     assert tools == [catalog.tool(name) for name in catalog.NAMES]
 
 
-@behaviour("list.requests")
 @routes(CROSSED)
 async def test_requests_are_answered_as_without_riglm(actors: Stage, route: Route):
     async with actors.client(route) as client, actors.client(_straight(route)) as witness:
@@ -80,7 +76,6 @@ async def test_requests_are_answered_as_without_riglm(actors: Stage, route: Rout
             assert ours.parts.get("error") == theirs.parts.get("error"), (method, params)
 
 
-@behaviour("list.unchanged")
 @routes(CORNERS)
 async def test_two_thousand_tools_are_listed(actors: Stage, route: Route):
     async with actors.client(route, "--many-tools", "2000", "--page-size", "700") as client:

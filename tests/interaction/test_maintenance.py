@@ -10,7 +10,6 @@ import pytest
 from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.contracts.maintenance_contract import a_used_session
 from tests.interaction.clients.raw import HANDSHAKE
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import RIGLM, Route
 from tests.interaction.stage import Stage
 from tests.records import calls_by_tool
@@ -43,7 +42,6 @@ async def command(stage: Stage, *words: str) -> Any:
     return json.loads(out)
 
 
-@behaviour("record.purge")
 async def test_calls_go_through_and_are_recorded_while_the_store_is_purged(stage: Stage, stored: str) -> None:
     with SqlAnalytics(stored) as store:
         long_ago = time.time() - 400 * 86_400.0
@@ -63,7 +61,6 @@ async def test_calls_go_through_and_are_recorded_while_the_store_is_purged(stage
         assert [call.sequence_number for call in store.list_invocations(kept.session.id)] == list(range(1, calls + 1))
 
 
-@behaviour("record.purge")
 async def test_a_session_that_is_forgotten_while_it_goes_on_leaves_nothing(stage: Stage, stored: str) -> None:
     async with stage.client(ROUTE) as client:
         await client.request("tools/list")

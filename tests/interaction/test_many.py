@@ -9,7 +9,6 @@ import pytest
 from riglm.domain.naming import MAX
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import RIGLM, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
@@ -48,7 +47,6 @@ def names(entries: Sequence[dict[str, Any]]) -> list[str]:
     return [entry["name"] for entry in entries]
 
 
-@behaviour("many.names")
 @routes(BOTH_ERAS)
 async def test_tools_are_listed_by_server_and_routed(stage: Stage, route: Route):
     logs = {"alpha": stage.log(*ALPHA), "beta": stage.log(*BETA)}
@@ -68,7 +66,6 @@ async def test_tools_are_listed_by_server_and_routed(stage: Stage, route: Route)
             assert "error" in (await client.call(unknown)).parts, unknown
 
 
-@behaviour("many.names")
 @routes(BOTH_ERAS)
 async def test_definitions_keep_everything_but_their_names(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -79,7 +76,6 @@ async def test_definitions_keep_everything_but_their_names(stage: Stage, route: 
         assert {**theirs, "name": b""} == {**ours, "name": b""}
 
 
-@behaviour("many.names")
 @routes(BOTH_ERAS)
 async def test_pages_of_several_servers_are_all_listed(stage: Stage, route: Route):
     servers = pair(stage, "--page-size", "4")
@@ -92,7 +88,6 @@ async def test_pages_of_several_servers_are_all_listed(stage: Stage, route: Rout
         )
 
 
-@behaviour("many.names")
 @routes(BOTH_ERAS)
 async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -112,7 +107,6 @@ async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
         ]
 
 
-@behaviour("many.names")
 @routes(BOTH_ERAS[:1])
 async def test_long_names_are_cut_and_still_routed(stage: Stage, route: Route):
     long = "a" * 40
@@ -126,7 +120,6 @@ async def test_long_names_are_cut_and_still_routed(stage: Stage, route: Route):
             assert (await client.call(tool, {"n": tool})).decoded()["structuredContent"] == {"n": tool}
 
 
-@behaviour("many.health")
 @routes(BOTH_ERAS)
 async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route: Route):
     servers = {
@@ -156,7 +149,6 @@ async def test_hung_and_dead_servers_do_not_hide_the_others(stage: Stage, route:
             assert server in reply.decoded("error")["message"]
 
 
-@behaviour("many.health")
 @routes(BOTH_ERAS)
 async def test_a_server_that_fails_at_the_start_is_started_again_and_announced(stage: Stage, route: Route):
     servers = pair(stage)
@@ -174,7 +166,6 @@ async def test_a_server_that_fails_at_the_start_is_started_again_and_announced(s
         assert (await client.call("alpha__nonce", {"nonce": "back"}, within=QUICK)).words == "back"
 
 
-@behaviour("many.health")
 @routes(BOTH_ERAS)
 async def test_a_server_that_crashes_leaves_the_others(stage: Stage, route: Route):
     servers = pair(stage, backs=("stdio", "stdio"))
@@ -187,7 +178,6 @@ async def test_a_server_that_crashes_leaves_the_others(stage: Stage, route: Rout
         assert (await client.call("alpha__nonce", {"nonce": "again"})).words == "again"
 
 
-@behaviour("many.resources")
 @routes(BOTH_ERAS)
 async def test_resources_are_listed_and_read_from_their_server(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -208,7 +198,6 @@ async def test_resources_are_listed_and_read_from_their_server(stage: Stage, rou
         assert "error" in (await client.request("resources/read", {"uri": "note://no_client/one"})).parts
 
 
-@behaviour("many.resources")
 @routes(BOTH_ERAS, HANDSHAKE)
 async def test_updates_of_a_resource_reach_its_subscriber(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -219,7 +208,6 @@ async def test_updates_of_a_resource_reach_its_subscriber(stage: Stage, route: R
         assert (await client.wait_for("notifications/resources/updated")).decoded("params") == {"uri": uri}
 
 
-@behaviour("many.traffic")
 @routes(BOTH_ERAS)
 async def test_progress_and_cancellation_work_with_several_servers(stage: Stage, route: Route):
     logs = {"alpha": stage.log(*ALPHA), "beta": stage.log(*BETA)}
@@ -235,7 +223,6 @@ async def test_progress_and_cancellation_work_with_several_servers(stage: Stage,
         assert [len(log.entries("cancelled")) for log in logs.values()] == [1, 1]
 
 
-@behaviour("many.traffic")
 @routes(BOTH_ERAS, HANDSHAKE)
 async def test_questions_and_log_levels_work_with_several_servers(stage: Stage, route: Route):
     async with stage.client(
@@ -252,7 +239,6 @@ async def test_questions_and_log_levels_work_with_several_servers(stage: Stage, 
         assert levels == ["error", "error"]
 
 
-@behaviour("many.traffic")
 @routes(BOTH_ERAS)
 async def test_changes_of_any_server_are_announced_and_listed(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -265,7 +251,6 @@ async def test_changes_of_any_server_are_announced_and_listed(stage: Stage, rout
             assert f"{server}__extra" in names(await everything(client, "tools/list", "tools"))
 
 
-@behaviour("many.traffic")
 @routes(BOTH_ERAS, MODERN)
 async def test_input_required_goes_back_to_the_server_that_asked(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
@@ -278,7 +263,6 @@ async def test_input_required_goes_back_to_the_server_that_asked(stage: Stage, r
             assert (await client.request("tools/call", text.merged(params, more))).words == '{"roots":[]}'
 
 
-@behaviour("many.eras")
 @routes(BOTH_ERAS)
 async def test_one_handshake_server_makes_all_of_them_handshake(stage: Stage, route: Route):
     servers = {
@@ -296,7 +280,6 @@ async def test_one_handshake_server_makes_all_of_them_handshake(stage: Stage, ro
             assert (await client.call(f"{server}__nonce", {"nonce": server})).words == server
 
 
-@behaviour("many.collision")
 @pytest.mark.parametrize(("one", "other"), [("a", "a__b")])
 def test_names_that_collide_stop_the_start(stage: Stage, one: str, other: str):
     file = stage.folder / "collision.yaml"
@@ -315,7 +298,6 @@ def test_names_that_collide_stop_the_start(stage: Stage, one: str, other: str):
         assert repr(name).encode() in ended.stderr or json.dumps(name).encode() in ended.stderr
 
 
-@behaviour("many.collision")
 def test_equal_tool_names_without_prefixes_stop_the_start(stage: Stage):
     arguments = stage.config("two", pair(stage))
     ended = subprocess.run(

@@ -9,7 +9,6 @@ from mcp import Client
 from tests.interaction import text
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, Route, routes
 from tests.interaction.stage import Stage
 from tests.interaction.test_changes import listening, stamp
@@ -90,7 +89,6 @@ def names(tools: list[dict[str, Any]]) -> list[str]:
     return [tool["name"] for tool in tools]
 
 
-@behaviour("meta.recovery")
 @routes(CORNERS)
 async def test_a_missed_tool_is_searched_called_and_at_hand_in_its_next_context(stage: Stage, route: Route):
     stage.settings.update(ENFORCE)
@@ -122,7 +120,6 @@ async def test_a_missed_tool_is_searched_called_and_at_hand_in_its_next_context(
         assert missed in await at_hand("tomorrow")
 
 
-@behaviour("meta.changed")
 @routes(CROSSED, HANDSHAKE)
 async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, route: Route):
     async with stage.client(route, *MANY, env=ENFORCE) as client:
@@ -143,7 +140,6 @@ async def test_a_changed_list_is_announced_once_and_then_listed(stage: Stage, ro
         assert len([message for message in client.notifications if message.method == CHANGED]) == 1
 
 
-@behaviour("meta.changed")
 @routes(CROSSED, MODERN)
 async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, route: Route):
     async with stage.client(route, *MANY, env=DYNAMIC) as client:
@@ -157,7 +153,6 @@ async def test_a_dynamic_list_is_announced_to_those_who_listen(stage: Stage, rou
         await exchange.cancel()
 
 
-@behaviour("meta.call_tool")
 @routes(CROSSED)
 async def test_call_tool_gives_what_the_tool_itself_gives(actors: Stage, route: Route):
     cases = {
@@ -184,7 +179,6 @@ async def test_call_tool_gives_what_the_tool_itself_gives(actors: Stage, route: 
                 assert asked.headers["mcp-name"] == name
 
 
-@behaviour("meta.call_tool")
 @routes(CROSSED)
 async def test_call_tool_passes_progress_and_questions(actors: Stage, route: Route):
     def answered(_: Message) -> bytes:
@@ -212,7 +206,6 @@ async def test_call_tool_passes_progress_and_questions(actors: Stage, route: Rou
             assert answer.words == '{"roots":[],"x":1.0}'
 
 
-@behaviour("meta.call_tool")
 @routes(CROSSED)
 async def test_a_cancelled_call_tool_is_cancelled_upstream(stage: Stage, route: Route):
     log = stage.log()

@@ -2,7 +2,6 @@ import os
 
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, DIRECT, EVERY, MAIN, Route, routes
 from tests.interaction.servers.catalog import LONE_SURROGATE, ODD_NUMBERS
 from tests.interaction.stage import Stage
@@ -34,7 +33,6 @@ def whole(result: bytes, era: str) -> bytes:
     return text.merged(b'{"resultType":"complete"}', result) if era == MODERN else result
 
 
-@behaviour("payload.params")
 @routes(CROSSED)
 async def test_params_of_a_call_arrive_byte_for_byte(actors: Stage, route: Route):
     log = actors.log()
@@ -44,7 +42,6 @@ async def test_params_of_a_call_arrive_byte_for_byte(actors: Stage, route: Route
     assert [entry.parts["params"] for entry in log.received("tools/call")] == [exchange.params]
 
 
-@behaviour("payload.result")
 @routes(CROSSED)
 async def test_arguments_come_back_byte_for_byte_in_a_result(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -54,7 +51,6 @@ async def test_arguments_come_back_byte_for_byte_in_a_result(actors: Stage, rout
     assert text.at_path(reply.result, "vendor") == ODD_NUMBERS
 
 
-@behaviour("payload.result")
 @routes(EVERY)
 async def test_results_arrive_byte_for_byte(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -64,7 +60,6 @@ async def test_results_arrive_byte_for_byte(actors: Stage, route: Route):
             assert reply.result == wanted, name
 
 
-@behaviour("payload.error")
 @routes(CROSSED)
 async def test_errors_arrive_byte_for_byte(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -75,7 +70,6 @@ async def test_errors_arrive_byte_for_byte(actors: Stage, route: Route):
         )
 
 
-@behaviour("payload.tool_error")
 @routes(CORNERS)
 async def test_a_failed_tool_is_a_result(actors: Stage, route: Route):
     wanted = b'{"content":[{"type":"text","text":"it failed"}],"isError":true,"structuredContent":{"why":1.0}}'
@@ -83,7 +77,6 @@ async def test_a_failed_tool_is_a_result(actors: Stage, route: Route):
         assert (await client.call("is_error")).result == whole(wanted, route.era)
 
 
-@behaviour("payload.greeting")
 @routes(CROSSED)
 async def test_the_client_sees_the_server_s_own_greeting(actors: Stage, route: Route):
     straight = Route(route.back, route.back, DIRECT, route.era)
@@ -93,7 +86,6 @@ async def test_the_client_sees_the_server_s_own_greeting(actors: Stage, route: R
         assert client.greeting.result == witness.greeting.result
 
 
-@behaviour("payload.greeting")
 @routes(CORNERS, HANDSHAKE)
 async def test_the_server_sees_the_client_s_own_greeting(stage: Stage, route: Route):
     log = stage.log()
@@ -112,7 +104,6 @@ async def test_the_server_sees_the_client_s_own_greeting(stage: Stage, route: Ro
     ]
 
 
-@behaviour("payload.vendor_request")
 @routes(CROSSED)
 async def test_unknown_requests_pass_both_ways(actors: Stage, route: Route):
     log = actors.log()
@@ -124,7 +115,6 @@ async def test_unknown_requests_pass_both_ways(actors: Stage, route: Route):
             assert [entry.parts["params"] for entry in log.received(method)] == [exchange.params]
 
 
-@behaviour("payload.vendor_notification")
 @routes(CROSSED, HANDSHAKE)
 async def test_unknown_notifications_of_the_client_reach_the_server(actors: Stage, route: Route):
     log = actors.log()
@@ -136,7 +126,6 @@ async def test_unknown_notifications_of_the_client_reach_the_server(actors: Stag
     assert entry.parts["params"] == ODD
 
 
-@behaviour("payload.vendor_notification")
 @routes(CROSSED)
 async def test_unknown_notifications_of_the_server_reach_the_client(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -145,14 +134,12 @@ async def test_unknown_notifications_of_the_server_reach_the_client(actors: Stag
     assert told.params == ODD
 
 
-@behaviour("payload.vendor_notification")
 @routes(MAIN, HANDSHAKE)
 async def test_what_a_server_says_of_its_own_accord_reaches_the_client(actors: Stage, route: Route):
     async with actors.client(route) as client:
         assert (await client.wait_for("notifications/vendor/hello")).params == b'{"n":1.0}'
 
 
-@behaviour("payload.big")
 @routes(CROSSED)
 async def test_ten_megabytes_come_back_in_one_result(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -161,7 +148,6 @@ async def test_ten_megabytes_come_back_in_one_result(actors: Stage, route: Route
         assert set(words.split("\n")) == {"0123456789abcdef\u20ac", "--0123456789abcdef\u20ac", "--"}
 
 
-@behaviour("payload.big")
 @routes(CROSSED)
 async def test_ten_megabytes_go_out_in_one_call(actors: Stage, route: Route):
     filler = os.urandom(5_000_000).hex().encode()
@@ -170,7 +156,6 @@ async def test_ten_megabytes_go_out_in_one_call(actors: Stage, route: Route):
     assert text.at_path(reply.result, "structuredContent") == b'{"filler":"' + filler + b'"}'
 
 
-@behaviour("payload.big")
 @routes(MAIN, HANDSHAKE)
 async def test_sizes_around_buffer_bounds_pass(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -179,7 +164,6 @@ async def test_sizes_around_buffer_bounds_pass(actors: Stage, route: Route):
             assert text.at_path((await client.call("echo", arguments)).result, "structuredContent") == arguments
 
 
-@behaviour("payload.id")
 @routes(CROSSED)
 async def test_answers_carry_the_id_as_it_was_written(actors: Stage, route: Route):
     written = (

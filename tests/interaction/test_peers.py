@@ -20,7 +20,6 @@ from tests import npm
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, CROSSED, RIGLM, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import SDK_SERVER, Stage
@@ -70,7 +69,6 @@ async def sdk_client(
             yield client
 
 
-@behaviour("peer.sdk")
 @routes(CORNERS + CROSSED[-1:])
 async def test_the_sdk_s_client_works_with_the_sdk_s_server(actors: Stage, route: Route):
     told: list[tuple[float, float | None, str | None]] = []
@@ -93,7 +91,6 @@ async def test_the_sdk_s_client_works_with_the_sdk_s_server(actors: Stage, route
             await client.read_resource("note://nowhere")
 
 
-@behaviour("peer.sdk")
 @routes(CORNERS)
 async def test_the_sdk_s_client_answers_questions(actors: Stage, route: Route):
     async def sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
@@ -119,7 +116,6 @@ async def test_the_sdk_s_client_answers_questions(actors: Stage, route: Route):
             assert not result.is_error
 
 
-@behaviour("peer.sdk")
 @routes(CORNERS, MODERN)
 async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
     async with sdk_client(stage, route, DATED) as client, client.listen(tools_list_changed=True) as subscription:
@@ -129,7 +125,6 @@ async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
         assert "extra" in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
 
 
-@behaviour("era.fallback")
 @pytest.mark.parametrize(
     ("front", "eras", "version"),
     [
@@ -148,7 +143,6 @@ async def test_a_client_of_both_eras_finds_the_server_s(stage: Stage, front: str
         assert [getattr(content, "text", None) for content in result.content] == ["found"]
 
 
-@behaviour("peer.sdk")
 async def test_the_sdk_s_sse_client_works(actors: Stage):
     url = url_of(actors, Route("http", "http", RIGLM, HANDSHAKE)).removesuffix("/mcp") + "/sse"
     async with Client(sse_client(url), mode="legacy", read_timeout_seconds=20) as client:
@@ -157,7 +151,6 @@ async def test_the_sdk_s_sse_client_works(actors: Stage):
         assert [getattr(content, "text", None) for content in result.content] == ["sse"]
 
 
-@behaviour("peer.fastmcp")
 @routes(CORNERS)
 async def test_fastmcp_s_client_works(actors: Stage, route: Route):
     transport: Any
@@ -203,7 +196,6 @@ def inspector() -> Inspector:
     return Inspector()
 
 
-@behaviour("peer.inspector")
 @pytest.mark.timeout(300)
 @routes(CORNERS)
 def test_the_inspector_lists_and_calls(actors: Stage, route: Route, inspector: Inspector):

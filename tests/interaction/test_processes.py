@@ -17,7 +17,6 @@ from riglm.application.session_sharing.signing import StateSigner
 from riglm.domain.hashing import KeyedHasher
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.manifest import behaviour
 from tests.interaction.stage import Stage
 from tests.records import calls_by_tool
 from tests.stores import valkey
@@ -144,7 +143,6 @@ def filtered(actors: Stage) -> Processes:
     return processes(actors, "http", "--many-tools", "40", env=FILTERED)
 
 
-@behaviour("processes.sessions")
 async def test_a_session_over_http_goes_on_at_the_server_wherever_its_requests_come_in(web: Processes) -> None:
     async with web.client(HANDSHAKE) as client, web.client(HANDSHAKE) as other:
         for number in range(1, 7):
@@ -152,7 +150,6 @@ async def test_a_session_over_http_goes_on_at_the_server_wherever_its_requests_c
         assert count(await other.call("counter")) == 1
 
 
-@behaviour("processes.sessions")
 async def test_many_requests_that_come_in_at_once_elsewhere_take_a_session_over_once(web: Processes) -> None:
     async with web.client(HANDSHAKE) as client:
         client.link.pin(web.origins[0])  # type: ignore[attr-defined]
@@ -162,7 +159,6 @@ async def test_many_requests_that_come_in_at_once_elsewhere_take_a_session_over_
         assert sorted([count(await one.answer()) for one in asked]) == list(range(2, 22))
 
 
-@behaviour("processes.sessions")
 async def test_a_session_in_front_of_a_process_is_introduced_to_the_one_of_each_riglm(pipes: Processes) -> None:
     async with pipes.client(HANDSHAKE) as client:
         await client.request("logging/setLevel", {"level": "debug"})
@@ -170,7 +166,6 @@ async def test_a_session_in_front_of_a_process_is_introduced_to_the_one_of_each_
         assert counts == [1, 1, 2, 2, 3, 3], "each riglm has a server of its own"
 
 
-@behaviour("processes.sessions")
 async def test_several_servers_of_both_kinds_are_gone_on_with(actors: Stage) -> None:
     servers = {"web": actors.entry("http", "--name", "web"), "own": actors.entry("stdio", "--name", "own")}
     riglms = Processes(actors, actors.config("both", servers), {}, valkey.shared_url())
@@ -180,7 +175,6 @@ async def test_several_servers_of_both_kinds_are_gone_on_with(actors: Stage) -> 
         assert [count(await client.call("own__counter")) for _ in range(4)] == [1, 1, 2, 2]
 
 
-@behaviour("processes.principal")
 async def test_only_its_own_principal_goes_on_with_a_session(stage: Stage) -> None:
     tokens = [{"authorization": f"Bearer {name * 20}"} for name in "ab"]
     state = {"RIGLM_STATE__URL": valkey.shared_url(), "RIGLM_STATE__PREFIX": valkey.own_prefix()}
@@ -200,7 +194,6 @@ async def test_only_its_own_principal_goes_on_with_a_session(stage: Stage) -> No
         assert count(await client.call("counter")) == 1
 
 
-@behaviour("processes.ended")
 async def test_a_session_that_was_ended_at_one_process_is_ended_for_all(web: Processes) -> None:
     async with web.client(HANDSHAKE) as client:
         await client.call("counter")
@@ -214,7 +207,6 @@ async def test_a_session_that_was_ended_at_one_process_is_ended_for_all(web: Pro
             late.drop()
 
 
-@behaviour("processes.sessions")
 async def test_lists_agree_after_a_context_was_said_at_one_process(filtered: Processes) -> None:
     async with filtered.client(HANDSHAKE, listen=True) as client:
         first, second = [await client.request("tools/list") for _ in range(2)]
@@ -225,7 +217,6 @@ async def test_lists_agree_after_a_context_was_said_at_one_process(filtered: Pro
         assert len(set(lists)) == 1
 
 
-@behaviour("processes.sessions")
 async def test_a_session_of_the_modern_era_is_one_wherever_its_requests_come_in(filtered: Processes) -> None:
     async with filtered.client(MODERN, headers={"x-riglm-session": "modern"}) as client:
         for number in range(6):
@@ -235,7 +226,6 @@ async def test_a_session_of_the_modern_era_is_one_wherever_its_requests_come_in(
         assert len(set(lists)) == 1
 
 
-@behaviour("processes.at_once")
 @pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 async def test_calls_of_one_session_that_two_processes_serve_at_once_are_counted_together(
     stage: Stage, postgres_url: str, era: str
@@ -254,7 +244,6 @@ async def test_calls_of_one_session_that_two_processes_serve_at_once_are_counted
     assert sorted(numbers) == list(range(1, 61))
 
 
-@behaviour("processes.changed")
 async def test_a_changed_list_reaches_a_client_whose_stream_is_at_another_process(pipes: Processes) -> None:
     one, other = pipes.origins
     link = AlternatingLink([one], listen=True)
@@ -269,7 +258,6 @@ async def test_a_changed_list_reaches_a_client_whose_stream_is_at_another_proces
         assert "extra" in listed(await client.request("tools/list"))
 
 
-@behaviour("processes.changed")
 async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_process(stage: Stage) -> None:
     riglms = processes(
         stage, "http", "--many-tools", "40", env=FILTERED
@@ -289,7 +277,6 @@ async def test_a_changed_list_reaches_a_listener_of_the_modern_era_at_another_pr
         await client.wait_for("notifications/tools/list_changed")
 
 
-@behaviour("processes.killed")
 async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
     riglms = processes(stage, "http")
     one, other = riglms.origins
@@ -306,7 +293,6 @@ async def test_a_killed_process_ends_no_session(stage: Stage) -> None:
         assert (await modern.call("nonce", {"nonce": "x"})).decoded()["content"][0]["text"] == "x"
 
 
-@behaviour("processes.learned")
 async def test_what_one_process_learned_the_others_know_soon(stage: Stage, postgres_url: str) -> None:
     env = {**FILTERED, "RIGLM_STORAGE__URL": postgres_url}
     riglms = processes(stage, "http", "--many-tools", "40", env=env)
@@ -323,7 +309,6 @@ async def test_what_one_process_learned_the_others_know_soon(stage: Stage, postg
         await wait_until_async(lambda: pairs_known(newcomer), "a client is not notified of learned pairs")
 
 
-@behaviour("processes.forgotten")
 async def test_a_session_that_is_forgotten_while_it_goes_on_is_remembered_by_no_process(
     stage: Stage, postgres_url: str
 ) -> None:
@@ -351,7 +336,6 @@ async def pairs_known(client: RawClient) -> int:
     return int(json.loads((await client.call("index_status")).words)["learned_pairs"])
 
 
-@behaviour("processes.alone")
 @pytest.mark.parametrize("trouble", ["killed", "frozen"])
 async def test_without_shared_state_each_process_goes_on_by_itself(stage: Stage, trouble: str) -> None:
     with valkey.own_server() as server:

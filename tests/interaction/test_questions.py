@@ -3,7 +3,6 @@ import asyncio
 from tests.interaction import text
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient, Refuse
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CROSSED, MAIN, Route, routes
 from tests.interaction.stage import Stage
 
@@ -19,7 +18,6 @@ QUESTIONS = {
 ANSWER = b'{ "role":"assistant","content":{"type":"text","text":"\\u0061!"},"model":"m","x":[1.0,1E2] }'
 
 
-@behaviour("question.round_trip")
 @routes(CROSSED, HANDSHAKE)
 async def test_questions_reach_the_client_and_answers_the_server(actors: Stage, route: Route):
     asked = {**QUESTIONS, "ping": b'{"vendor":1.0}', "vendor/ask": b'{"vendor":1.0}'}
@@ -31,7 +29,6 @@ async def test_questions_reach_the_client_and_answers_the_server(actors: Stage, 
             assert [(message.method, message.params) for message in client.asked] == [(method, params)] * 2
 
 
-@behaviour("question.refused")
 @routes(MAIN, HANDSHAKE)
 async def test_refusals_reach_the_server(actors: Stage, route: Route):
     refusal = b'{"code":-31998,"message":"n\\u006f","data":{"why":1.0}}'
@@ -44,7 +41,6 @@ async def test_refusals_reach_the_server(actors: Stage, route: Route):
         assert (await client.call("ask", arguments)).words == refusal.decode()
 
 
-@behaviour("question.own_client")
 @routes(CROSSED, HANDSHAKE)
 async def test_questions_go_to_the_client_whose_call_raised_them(actors: Stage, route: Route):
     async def one(number: int) -> list[str]:
@@ -58,7 +54,6 @@ async def test_questions_go_to_the_client_whose_call_raised_them(actors: Stage, 
     assert found == [[f'{{"number":{number}}}'] * 9 for number in range(clients)]
 
 
-@behaviour("question.own_client")
 @routes(MAIN, HANDSHAKE)
 async def test_a_question_does_not_hold_up_other_calls(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -76,7 +71,6 @@ async def test_a_question_does_not_hold_up_other_calls(actors: Stage, route: Rou
         assert asked.is_set()
 
 
-@behaviour("question.roots_changed")
 @routes(CROSSED, HANDSHAKE)
 async def test_notifications_of_the_client_reach_the_server(actors: Stage, route: Route):
     log = actors.log()
@@ -87,7 +81,6 @@ async def test_notifications_of_the_client_reach_the_server(actors: Stage, route
             assert entry.parts["params"] == b'{"_meta":{"n":1.50}}'
 
 
-@behaviour("question.input_required")
 @routes(MAIN, MODERN)
 async def test_rounds_of_input_required_pass(actors: Stage, route: Route):
     async with actors.client(route) as client:
@@ -110,7 +103,6 @@ async def _three_rounds(client: RawClient, method: str, params: bytes) -> None:
     assert last.words_list == [ANSWER.decode()] * 3
 
 
-@behaviour("question.input_required")
 @routes(MAIN, HANDSHAKE)
 async def test_input_required_of_a_modern_upstream_is_asked_of_a_handshake_client(actors: Stage, route: Route):
     answers = dict.fromkeys(QUESTIONS, lambda _: ANSWER)

@@ -10,7 +10,6 @@ from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, EVERY, HTTP_FRONT, MAIN, RIGLM, STDIO_BACK, STDIO_FRONT, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage, raw_post
@@ -58,7 +57,6 @@ def end(stage: Stage, route: Route, *flags: str) -> None:
         assert stage.served_by(stage.serve(*stage.back(route.back, *flags))).end() == 0
 
 
-@behaviour("record.calls")
 @routes(EVERY)
 async def test_every_call_is_recorded_in_order_with_its_outcome(stage: Stage, route: Route):
     log = stage.log()
@@ -95,7 +93,6 @@ async def test_every_call_is_recorded_in_order_with_its_outcome(stage: Stage, ro
     assert [invocation.arguments for invocation in found] == [None] * len(found)
 
 
-@behaviour("record.calls")
 @routes(STDIO_BACK)
 async def test_calls_without_an_answer_are_recorded(stage: Stage, route: Route):
     env = {"RIGLM_TIMEOUTS__CALL": "1"}
@@ -111,7 +108,6 @@ async def test_calls_without_an_answer_are_recorded(stage: Stage, route: Route):
     ]
 
 
-@behaviour("record.calls")
 @routes(HTTP_FRONT, HANDSHAKE)
 async def test_each_connection_is_a_session(stage: Stage, route: Route):
     for number in range(3):
@@ -125,7 +121,6 @@ async def test_each_connection_is_a_session(stage: Stage, route: Route):
     assert all(session.ended_at for session, _ in recorded)
 
 
-@behaviour("record.calls")
 @routes(CORNERS)
 async def test_conversations_named_in_meta_are_sessions(stage: Stage, route: Route):
     async with stage.client(route) as client:
@@ -137,7 +132,6 @@ async def test_conversations_named_in_meta_are_sessions(stage: Stage, route: Rou
     assert {(session.method, session.confidence) for session, _ in recorded} == {("meta_key", "exact")}
 
 
-@behaviour("record.calls")
 @routes(STDIO_FRONT)
 async def test_a_conversation_named_in_the_environment_is_a_session(stage: Stage, route: Route):
     async with stage.client(route, env={"CLAUDE_CODE_SESSION_ID": "conversation"}) as client:
@@ -146,7 +140,6 @@ async def test_a_conversation_named_in_the_environment_is_a_session(stage: Stage
     assert (session.method, session.confidence) == ("environment", "exact")
 
 
-@behaviour("record.calls")
 @routes(HTTP_FRONT, MODERN)
 async def test_modern_http_clients_without_a_name_are_told_apart_weakly(stage: Stage, route: Route):
     async with stage.client(route) as client:
@@ -158,7 +151,6 @@ async def test_modern_http_clients_without_a_name_are_told_apart_weakly(stage: S
     assert session.confidence in ("inferred", "weak")
 
 
-@behaviour("record.calls")
 @routes(CORNERS)
 async def test_calls_at_once_are_all_recorded(stage: Stage, route: Route):
     async with stage.client(route) as client:
@@ -170,7 +162,6 @@ async def test_calls_at_once_are_all_recorded(stage: Stage, route: Route):
     assert numbers == list(range(1, 201))
 
 
-@behaviour("record.calls")
 async def test_clients_that_share_a_database_lose_nothing(stage: Stage):
     async def one(number: int) -> None:
         route = Route("stdio" if number % 2 else "http", "stdio", RIGLM, HANDSHAKE)
@@ -187,7 +178,6 @@ async def test_clients_that_share_a_database_lose_nothing(stage: Stage):
     ] * 8
 
 
-@behaviour("record.calls")
 def test_a_store_that_is_opened_twice_stays_with_the_first(stage: Stage):
     def session() -> Session:
         return Session(
@@ -215,7 +205,6 @@ def _places(stage: Stage) -> list[tuple[str, str]]:
     return found
 
 
-@behaviour("record.secrets")
 @routes(MAIN)
 async def test_planted_secrets_are_found_nowhere(stage: Stage, route: Route):
     flags = ("--bearer", SECRETS["upstream-token"]) if route.back == "http" else ("--name", SECRETS["command-argument"])
@@ -275,7 +264,6 @@ async def _bad_message(link: object) -> None:
     await raw_post(link.url, bad, {"mcp-session-id": link.session_id or ""})
 
 
-@behaviour("record.secrets")
 async def test_the_key_and_the_data_are_for_the_user_alone(stage: Stage):
     route = Route("stdio", "stdio", RIGLM, HANDSHAKE)
     async with stage.client(route) as client:

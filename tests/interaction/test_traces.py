@@ -2,7 +2,6 @@ import asyncio
 
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE
-from tests.interaction.manifest import behaviour
 from tests.interaction.route import CORNERS, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 from tests.otlp import CLIENT, SERVER, Collected, collecting
@@ -26,7 +25,6 @@ def calls(spans: list[Collected], kind: int) -> list[Collected]:
     return [span for span in spans if (span.kind, span.name) == (kind, "tools/call")]
 
 
-@behaviour("trace.continued")
 @routes(CORNERS)
 async def test_a_clients_trace_goes_on_through_riglm_to_the_server(stage: Stage, route: Route):
     log = stage.log()
@@ -59,7 +57,6 @@ async def test_a_clients_trace_goes_on_through_riglm_to_the_server(stage: Stage,
     assert CANARY.encode() not in b"".join(collector.bodies)
 
 
-@behaviour("trace.off")
 @routes(CORNERS)
 async def test_without_tracing_the_trace_context_passes_byte_for_byte(stage: Stage, route: Route):
     log = stage.log()
@@ -73,7 +70,6 @@ async def test_without_tracing_the_trace_context_passes_byte_for_byte(stage: Sta
     assert collector.bodies == []
 
 
-@behaviour("trace.unfelt")
 async def test_a_collector_that_hangs_holds_up_neither_calls_nor_the_end(stage: Stage):
     route = Route("stdio", "stdio", RIGLM, HANDSHAKE)
     with collecting(hangs=True) as collector:
