@@ -25,7 +25,7 @@ from riglm.domain.session import uuid7
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.route import MAIN, RIGLM, Route, routes
 from tests.interaction.stage import Stage
-from tests.interaction.test_peers import MODES, sdk_client
+from tests.interaction.test_client_libraries import MODES, sdk_client
 from tests.waiting import wait_until_async
 
 NAME = "inner_voice.retrieve"

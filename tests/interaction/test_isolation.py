@@ -10,7 +10,7 @@ import pytest
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage
-from tests.interaction.test_changes import listening
+from tests.interaction.test_change_notifications import listening
 
 CALLERS = ("alice", "bob")
 SESSIONS = 17

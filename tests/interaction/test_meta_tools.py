@@ -11,8 +11,8 @@ from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.route import CORNERS, CROSSED, Route, routes
 from tests.interaction.stage import Stage
-from tests.interaction.test_changes import listening, stamp
-from tests.interaction.test_peers import MODES, sdk_client
+from tests.interaction.test_change_notifications import listening, stamp
+from tests.interaction.test_client_libraries import MODES, sdk_client
 from tests.waiting import wait_until_async
 
 NAMES = (

@@ -12,8 +12,15 @@ from riglm.domain.hashing import KeyedHasher
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import MAX_CATALOG_BYTES
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.application.aggregation import test_modern
-from tests.unit.application.aggregation.test_conversation import INITIALIZE, TOOLS_CHANGED, Stage, call, held, server
+from tests.unit.application.aggregation import test_modern_connection
+from tests.unit.application.aggregation.test_handshake_connection import (
+    INITIALIZE,
+    TOOLS_CHANGED,
+    Stage,
+    call,
+    held,
+    server,
+)
 from tests.unit.application.fakes import listed, opened, tools
 from tests.waiting import WAIT_SECONDS
 
@@ -108,17 +115,17 @@ async def test_a_server_that_is_configured_otherwise_is_another_one():
 
 
 def modern(name, *names, **more):
-    return test_modern.server(name, *names, modern=None, **more)
+    return test_modern_connection.server(name, *names, modern=None, **more)
 
 
 async def later_modern(*servers):
     """A later start in front of servers that do not answer yet."""
-    first = test_modern.Stage(*servers)
+    first = test_modern_connection.Stage(*servers)
     assert (await first.ask("server/discover")).result
     await first.names()
     await first.modern.close()
     again = [modern(each.spec.name, **{"server/discover": held, "tools/list": held}) for each in servers]
-    return test_modern.Stage(*again, catalogs=first.records.catalogs, grace=3600.0, longest_list=3600.0)
+    return test_modern_connection.Stage(*again, catalogs=first.records.catalogs, grace=3600.0, longest_list=3600.0)
 
 
 @pytest.mark.parametrize("changed", [True, False])
@@ -127,7 +134,7 @@ async def test_a_listening_client_hears_of_a_list_that_differs(changed):
     assert await stage.names() == ["a__t", "b__u"]
     sink, _ = stage.send(9, "subscriptions/listen", b'"notifications":{"toolsListChanged":true}')
     for name in "ab":
-        test_modern.acknowledge(await stage.link(name).next("subscriptions/listen"), b"{}")
+        test_modern_connection.acknowledge(await stage.link(name).next("subscriptions/listen"), b"{}")
     await sink.until(lambda: len(sink.notes) == 1)
     asked = await stage.link("a").next("tools/list")
     stage.servers["a"].answers["tools/list"] = now = tools("t", *["new"] * changed, ttlMs=60_000)

@@ -12,7 +12,7 @@ from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.route import RIGLM, Route, routes
 from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
-from tests.interaction.test_changes import listening
+from tests.interaction.test_change_notifications import listening
 
 BOTH_ERAS = [Route("stdio", "many", RIGLM, HANDSHAKE), Route("http", "many", RIGLM, MODERN)]
 """A handshake client on stdio, and a modern one over HTTP."""

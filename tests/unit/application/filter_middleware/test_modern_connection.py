@@ -11,7 +11,7 @@ from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import Server, Sink, tools
 from tests.unit.application.filter_middleware.scripted import ShowingWorld
-from tests.unit.application.filter_middleware.test_conversation import names_of
+from tests.unit.application.filter_middleware.test_handshake_connection import names_of
 
 CALLER = Caller(transport=Transport.HTTP, address="127.0.0.1")
 
