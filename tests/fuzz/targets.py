@@ -239,14 +239,14 @@ def client_file(data: bytes) -> None:
     entry = ("riglm", {"command": "riglm", "args": ["run"]})
     for adapter, path in ((json_members, ("mcpServers",)), (toml_tables, ("mcp_servers",))):
         with contextlib.suppress(FileNotEditableError):
-            values = adapter.values(text)
+            values = adapter.parse(text)
             servers = values.get(path[0])
             names = [name for name in servers if name != "riglm"] if isinstance(servers, dict) else []
             if not names or "riglm" in servers:
                 continue
-            moved = adapter.moved(text, path, names, entry)
-            assert list(adapter.values(moved)[path[0]]) == ["riglm"]
-            json.dumps(adapter.values(moved), default=str)
+            moved = adapter.replace_entries(text, path, names, entry)
+            assert list(adapter.parse(moved)[path[0]]) == ["riglm"]
+            json.dumps(adapter.parse(moved), default=str)
 
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from riglm.domain.token_usage import RequestTokens
 
@@ -95,7 +96,7 @@ class TranscriptSource:
     read: Callable[[Path, Advance], Iterator[TranscriptEvent]]
 
 
-REASONS = (
+REASONS: Final = (
     "read", "new", "known", "recorded_live", "copied", "not_run", "too_old", "expired", "future", "forgotten",
     "meta_tools",
 )  # fmt: skip

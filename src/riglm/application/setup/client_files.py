@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from riglm.application.setup import json_members, toml_tables
@@ -85,7 +84,7 @@ class ClientFiles:
 
     def _read_json(self, file: Path) -> Mapping[str, Any]:
         try:
-            return json_members.values((self._read(file) or b"{}").decode("utf-8-sig"))
+            return json_members.parse((self._read(file) or b"{}").decode("utf-8-sig"))
         except (ValueError, RiglmError):
             return {}
 
@@ -121,7 +120,8 @@ class ClientFiles:
         leaving = set(names) if there == wanted else {*names, entry}
         new = text
         if leaving:
-            new = _call(place, "moved", text, place.path, leaving, None if there == wanted else (entry, wanted))
+            with _editor(place) as editor:
+                new = editor.replace_entries(text, place.path, leaving, None if there == wanted else (entry, wanted))
         _require(place, new, values, {**{key: servers[key] for key in servers if key not in names}, entry: wanted})
         return _encoded(content, new)
 
@@ -136,7 +136,8 @@ class ClientFiles:
         text, earlier = _text(place, content), _text(place, before)
         values = _values(place, text)
         servers, were = _at(values, place.path), _at(_values(place, earlier), place.path)
-        new = _call(place, "put_back", text, place.path, entry, earlier, names)
+        with _editor(place) as editor:
+            new = editor.restore_entries(text, place.path, entry, earlier, names)
         wanted = {key: servers[key] for key in servers if key != entry} | {name: were[name] for name in names}
         _require(place, new, values, wanted)
         return _encoded(content, new)
@@ -192,7 +193,8 @@ def _with_members(place: ConfigLocation, content: bytes, members: Mapping[str, M
         if not isinstance(there, Mapping) or all(there.get(key) == value for key, value in wanted.items()):
             continue
         added = {key: value for key, value in wanted.items() if value is not None}
-        text = _call(place, "with_members", text, (*place.path, entry), added, wanted.keys() - added.keys())
+        with _editor(place) as editor:
+            text = editor.set_members(text, (*place.path, entry), added, wanted.keys() - added.keys())
         servers[entry] = {key: value for key, value in there.items() if key not in wanted} | added
     if text != before:
         _require(place, text, values, servers)
@@ -269,15 +271,16 @@ def _at(values: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
 def _values(place: ConfigLocation, text: str) -> dict[str, Any]:
     if not text.strip() and place.file.suffix != ".toml":
         return {}
-    found: dict[str, Any] = _call(place, "values", text)
+    with _editor(place) as editor:
+        found: dict[str, Any] = editor.parse(text)
     return found
 
 
-def _call(place: ConfigLocation, function: str, *arguments: Any) -> Any:
-    """Call a function of the module for the format of a file."""
-    module: ModuleType = toml_tables if place.file.suffix == ".toml" else json_members
+@contextlib.contextmanager
+def _editor(place: ConfigLocation) -> Iterator[Any]:
+    """Return the module for the format of a file; its errors get the file's name and a fix."""
     try:
-        return getattr(module, function)(*arguments)
+        yield toml_tables if place.file.suffix == ".toml" else json_members
     except FileNotEditableError as error:
         raise FileNotEditableError(f"{place.file}: {error} — fix: correct it, or leave the client out") from None
 

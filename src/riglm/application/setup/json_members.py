@@ -28,6 +28,8 @@ _SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:[^*\r\n]|\*(?!/))*\*/))*[ \t]*(?=\r?\n)")
 
 JsonPath = Sequence[str]
+Entry = tuple[str, Mapping[str, Any]]
+"""A server by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class _Member:
 
 
 @lru_cache(maxsize=4)  # one file may hold the servers of many projects
-def values(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
     """Return the content.
 
     Raises:
@@ -65,7 +67,9 @@ def values(text: str) -> dict[str, Any]:
     return found
 
 
-def moved(text: str, path: JsonPath, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
+def replace_entries(
+    text: str, path: JsonPath, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None
+) -> str:
     """Return the text without these members of the object at a path, and with another in the place of the first."""
     members = _members_at(text, path)
     leaving = [member for member in members if member.key in names]
@@ -73,17 +77,17 @@ def moved(text: str, path: JsonPath, names: Collection[str], entry: tuple[str, M
     return _changed(text, members, leaving, instead)
 
 
-def put_back(text: str, path: JsonPath, entry: str | None, before: str, names: Collection[str]) -> str:
+def restore_entries(text: str, path: JsonPath, entry: str | None, before: str, names: Collection[str]) -> str:
     """Return the text with members of an earlier version of it in the place of an entry, or behind all others.
 
-    If the object is as `moved` made it, it becomes what it was.
+    If the object is as `replace_entries` made it, it becomes what it was.
     """
     members = _members_at(text, path)
     ours = [member for member in members if member.key == entry]
     if ours:
         value = json.loads(_plain(text[ours[0].value : ours[0].end]))
         now, earlier = _source(text, path), _source(before, path)
-        if entry is not None and _source(moved(before, path, names, (entry, value)), path) == now:
+        if entry is not None and _source(replace_entries(before, path, names, (entry, value)), path) == now:
             place = _object_at(text, path)
             return text[:place] + earlier + text[place + len(now) :]
     pieces = [before[member.start : member.end] for member in _members_at(before, path) if member.key in names]
@@ -92,9 +96,9 @@ def put_back(text: str, path: JsonPath, entry: str | None, before: str, names: C
     return _changed(text, members, ours, ("," + _gap(text, ours[0].start)).join(pieces))
 
 
-def with_members(text: str, path: JsonPath, members: Mapping[str, Any], removed: Collection[str]) -> str:
+def set_members(text: str, path: JsonPath, members: Mapping[str, Any], removed: Collection[str]) -> str:
     """Return the text with these members at the end of an object, and without those of removed or equal names."""
-    text = moved(text, path, {*members, *removed}, None)
+    text = replace_entries(text, path, {*members, *removed}, None)
     pieces = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in members.items()]
     return _appended(text, path, pieces) if pieces else text
 

@@ -14,7 +14,7 @@ from riglm.application.setup.json_members import FileNotEditableError
 TomlPath = Sequence[str]
 
 
-def values(text: str) -> dict[str, Any]:
+def parse(text: str) -> dict[str, Any]:
     """Return the content.
 
     Raises:
@@ -28,13 +28,15 @@ def values(text: str) -> dict[str, Any]:
         raise FileNotEditableError("the values are nested too deeply") from None
 
 
-def moved(text: str, path: TomlPath, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None) -> str:
+def replace_entries(
+    text: str, path: TomlPath, names: Collection[str], entry: tuple[str, Mapping[str, Any]] | None
+) -> str:
     """Return the text without these tables below a path, and with another in the place of the first of them."""
     new = [] if entry is None else [(SingleKey(entry[0]), tomlkit.item(dict(entry[1])))]
     return _replaced(text, path, names, new)
 
 
-def put_back(text: str, path: TomlPath, entry: str | None, before: str, names: Collection[str]) -> str:
+def restore_entries(text: str, path: TomlPath, entry: str | None, before: str, names: Collection[str]) -> str:
     """Return the text with tables of an earlier version of it in the place of an entry, or behind all others."""
     tables = [
         (key, item)
@@ -47,7 +49,7 @@ def put_back(text: str, path: TomlPath, entry: str | None, before: str, names: C
     return _replaced(text, path, [] if entry is None else [entry], tables)
 
 
-def with_members(text: str, path: TomlPath, members: Mapping[str, Any], removed: Collection[str]) -> str:
+def set_members(text: str, path: TomlPath, members: Mapping[str, Any], removed: Collection[str]) -> str:
     """Return the text with these keys in a table, and without the removed ones."""
     document: Any = _parsed(text)
     table = document
@@ -117,7 +119,7 @@ def _pop_trailing(item: Item) -> str:
 
 
 def _parsed(text: str) -> Container:
-    values(text)
+    parse(text)
     try:
         return tomlkit.parse(text)
     except (TOMLKitError, RecursionError) as error:

@@ -73,14 +73,14 @@ def test_whatever_the_file_looks_like_only_the_servers_go_and_they_return_in_the
     text, names = document
     moved = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     content = text.encode()
-    before = json_members.values(text.removeprefix("\ufeff"))
+    before = json_members.parse(text.removeprefix("\ufeff"))
     after = FILES.with_riglm(JSON, content, moved, entry="riglm", starts=STARTS)
-    said = json_members.values(after.decode().removeprefix("\ufeff"))
+    said = json_members.parse(after.decode().removeprefix("\ufeff"))
     assert {**said, "servers": 0} == {**before, "servers": 0}
     left = {name: server for name, server in before["servers"].items() if name not in moved}
     assert {name: server for name, server in said["servers"].items() if name != "riglm"} == left
     back = FILES.without_riglm(JSON, after, "riglm", content, moved)
-    returned = json_members.values(back.decode().removeprefix("\ufeff"))
+    returned = json_members.parse(back.decode().removeprefix("\ufeff"))
     assert returned == before
     assert [*returned["servers"]] == [*before["servers"]]
     assert back.startswith(b"\xef\xbb\xbf") is content.startswith(b"\xef\xbb\xbf")
@@ -140,7 +140,7 @@ def test_a_table_that_cannot_be_taken_out_alone_is_left_with_a_word(text: str) -
 
 def test_comments_and_blank_lines_between_tables_stay() -> None:
     text = '# top\n[mcp_servers.a]\ncommand = "sh" # it\n\n# about b\n[mcp_servers.b]\ncommand = "sh"\n\n# end\n[x]\n'
-    found = toml_tables.moved(text, ("mcp_servers",), ["a"], ("riglm", {"command": "r"}))
+    found = toml_tables.replace_entries(text, ("mcp_servers",), ["a"], ("riglm", {"command": "r"}))
     assert (
         found
         == '# top\n[mcp_servers.riglm]\ncommand = "r"\n\n# about b\n[mcp_servers.b]\ncommand = "sh"\n\n# end\n[x]\n'
@@ -198,5 +198,5 @@ def test_members_of_the_entry_are_set_and_restored_and_its_comments_stay(entry: 
     assert on.count(b"//") + on.count(b"/*") == content.count(b"//") + content.count(b"/*")
     assert FILES.with_preloading(COPILOT, on, "riglm") == on
     off = FILES.without_preloading(COPILOT, on, ["riglm"], content)
-    assert json_members.values(off.decode()) == json_members.values(content.decode())
+    assert json_members.parse(off.decode()) == json_members.parse(content.decode())
     assert off.count(b"//") + off.count(b"/*") == content.count(b"//") + content.count(b"/*")

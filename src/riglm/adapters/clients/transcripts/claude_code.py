@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from riglm.adapters.clients.transcripts.reading import (
-    encoded,
+    encode_json,
     end_call,
     events,
     moment,
@@ -80,7 +80,7 @@ class _ClaudeCodeConversation:
                         lane=lane,
                         identity=id_,
                         name=name.removeprefix(_PREFIX),
-                        arguments=encoded(block.get("input")),
+                        arguments=encode_json(block.get("input")),
                         started=at,
                         directory=self._directory,
                     )

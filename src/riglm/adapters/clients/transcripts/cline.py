@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from riglm.adapters.clients.transcripts.codex import outcome_of_output
-from riglm.adapters.clients.transcripts.reading import MAX_LINE_LENGTH, encoded, end_call, taken, text_of, user_message
+from riglm.adapters.clients.transcripts.reading import (
+    MAX_LINE_LENGTH,
+    encode_json,
+    end_call,
+    take_safely,
+    text_of,
+    user_message,
+)
 from riglm.domain.transcripts import (
     Advance,
     CallOutcome,
@@ -31,7 +38,7 @@ def _read_file(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
     if len(text) > MAX_LINE_LENGTH:
         yield UnreadableLine(line=0, reason="the file is too long")
     else:
-        yield from taken(0, text, partial(_session_events, file.name.removesuffix(_ENDING)))
+        yield from take_safely(0, text, partial(_session_events, file.name.removesuffix(_ENDING)))
 
 
 def _session_events(name: str, session: dict[str, Any]) -> Iterator[TranscriptEvent]:
@@ -40,7 +47,7 @@ def _session_events(name: str, session: dict[str, Any]) -> Iterator[TranscriptEv
         lane = f"{lane}/{name}"
     pending: dict[str | None, TranscriptCall] = {}
     for number, message in enumerate(session["messages"], 1):
-        yield from taken(number, encoded(message), partial(_message_events, lane, pending))
+        yield from take_safely(number, encode_json(message), partial(_message_events, lane, pending))
 
 
 def _message_events(
@@ -58,7 +65,7 @@ def _message_events(
                     lane=lane,
                     identity=f"{block.get('id')}/{stamp:.0f}",
                     name=name,
-                    arguments=encoded(block.get("input")),
+                    arguments=encode_json(block.get("input")),
                     started=at,
                 )
             case {"type": "tool_result"}:

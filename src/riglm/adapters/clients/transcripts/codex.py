@@ -6,7 +6,14 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.reading import decoded, encoded, events, moment, token_counts, user_message
+from riglm.adapters.clients.transcripts.reading import (
+    decode_json,
+    encode_json,
+    events,
+    moment,
+    token_counts,
+    user_message,
+)
 from riglm.domain.token_usage import RequestTokens
 from riglm.domain.transcripts import (
     Advance,
@@ -36,7 +43,7 @@ def outcome_of_output(output: Any) -> CallOutcome:
         result = output.partition("\nOutput:\n")[2] if output.startswith("Wall time:") else output
         if result.startswith(("{", "[")):
             try:
-                result = decoded(result.encode())
+                result = decode_json(result.encode())
             except (msgspec.MsgspecError, RecursionError):
                 return CallOutcome.DONE  # it is cut, as long results are
     match result:
@@ -103,7 +110,7 @@ class _CodexConversation:
                 self._open[id_] = (payload, at)
             case {"type": "mcp_tool_call_end", "invocation": {"server": str(server), "tool": str(tool)} as call}:
                 _, began = self._open.pop(id_, (None, at - _seconds(payload.get("duration"))))
-                given, outcome = encoded(call.get("arguments")), _outcome(payload.get("result"))
+                given, outcome = encode_json(call.get("arguments")), _outcome(payload.get("result"))
                 return [self._call(id_, tool, server, given, began, at, outcome)]
             case {"type": "function_call_output"} if id_ in self._open:
                 call, began = self._open.pop(id_)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.transcripts.reading import encoded, end_call, events, moment, user_message
+from riglm.adapters.clients.transcripts.reading import encode_json, end_call, events, moment, user_message
 from riglm.domain.transcripts import Advance, CallOutcome, TranscriptCall, TranscriptEvent, TranscriptSource
 
 _READ: Final = (b'"session.start"', b'"user.message"', b'"tool.execution_start"', b'"tool.execution_complete"')
@@ -31,7 +31,7 @@ def _read_file(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
                     identity=f"{call_id}/{stamp}",
                     name=tool,
                     server=data.get("mcpConfigServerName") or data.get("mcpServerName"),
-                    arguments=encoded(data.get("arguments")),
+                    arguments=encode_json(data.get("arguments")),
                     started=at,
                 )
             case "tool.execution_complete", _:

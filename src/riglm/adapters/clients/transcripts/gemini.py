@@ -5,7 +5,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.transcripts.reading import encoded, events, moment, taken, token_counts, user_message
+from riglm.adapters.clients.transcripts.reading import (
+    encode_json,
+    events,
+    moment,
+    take_safely,
+    token_counts,
+    user_message,
+)
 from riglm.domain.token_usage import RequestTokens
 from riglm.domain.transcripts import (
     Advance,
@@ -34,7 +41,7 @@ def _read_file(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
 
     yield from events(file, advance, take)
     for record in messages.values():
-        yield from taken(0, encoded(record), partial(_record_events, lane or file.stem))
+        yield from take_safely(0, encode_json(record), partial(_record_events, lane or file.stem))
 
 
 def _record_events(lane: str, record: dict[str, Any]) -> list[TranscriptEvent]:
@@ -51,7 +58,7 @@ def _record_events(lane: str, record: dict[str, Any]) -> list[TranscriptEvent]:
                     lane=lane,
                     identity=f"{lane}/{call.get('id')}",
                     name=name.removeprefix(_PREFIX),
-                    arguments=encoded(call.get("args")),
+                    arguments=encode_json(call.get("args")),
                     started=ended,
                     ended=ended,
                     outcome=_OUTCOMES[status],

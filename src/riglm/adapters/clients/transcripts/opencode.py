@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.transcripts.reading import encoded, taken, user_message
+from riglm.adapters.clients.transcripts.reading import encode_json, take_safely, user_message
 from riglm.domain.transcripts import Advance, CallOutcome, TranscriptCall, TranscriptEvent, TranscriptSource
 
 _NAMES: Final = "opencode*.db"
@@ -38,7 +38,7 @@ def _read_file(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             for number, (lane, created, message, part) in enumerate(database.execute(_PARTS), 1):
                 row = f'{{"message": {message}, "part": {part}}}'.encode()
-                yield from taken(number, row, partial(_row_events, lane, created / 1000))
+                yield from take_safely(number, row, partial(_row_events, lane, created / 1000))
     except sqlite3.Error as error:
         raise OSError(str(error)) from error
 
@@ -56,7 +56,7 @@ def _row_events(lane: str, at: float, row: dict[str, Any]) -> list[TranscriptEve
                     lane=lane,
                     identity=f"{part.get('callID')}/{start:.0f}",
                     name=tool,
-                    arguments=encoded(state.get("input")),
+                    arguments=encode_json(state.get("input")),
                     started=start / 1000,
                     ended=max(start, end) / 1000,
                     outcome=CallOutcome.NOT_RUN if is_refused else _OUTCOMES[state["status"]],

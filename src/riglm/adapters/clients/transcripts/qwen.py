@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.transcripts.reading import encoded, end_call, events, moment, user_message
+from riglm.adapters.clients.transcripts.reading import encode_json, end_call, events, moment, user_message
 from riglm.domain.transcripts import Advance, CallOutcome, TranscriptCall, TranscriptEvent, TranscriptSource
 
 _PREFIX: Final = "mcp__"
@@ -27,7 +27,7 @@ def _read_file(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
                     lane=lane,
                     identity=f"{call.get('id')}/{stamp}",
                     name=call["name"].removeprefix(_PREFIX),
-                    arguments=encoded(call.get("args")),
+                    arguments=encode_json(call.get("args")),
                     started=at,
                     directory=line.get("cwd") or "",
                 )

@@ -88,22 +88,22 @@ def events(
         if fault:
             yield UnreadableLine(line=number, reason=fault)
         elif any(word in text for word in words):
-            for event in taken(number, text, take):
+            for event in take_safely(number, text, take):
                 if is_whole or not isinstance(event, UnreadableLine):
                     yield event
 
 
-def taken(
+def take_safely(
     number: int, text: bytes, take: Callable[[dict[str, Any]], Iterable[TranscriptEvent]]
 ) -> Iterator[TranscriptEvent]:
     """Yield what `take` makes of a JSON object, or report that it cannot be read as the one of this number."""
     try:
-        yield from take(decoded(text))
+        yield from take(decode_json(text))
     except _DAMAGE as error:
         yield UnreadableLine(line=number, reason=str(error))
 
 
-def decoded(text: bytes) -> Any:
+def decode_json(text: bytes) -> Any:
     """Return a JSON value, with U+FFFD where a client cut a letter in two, as JavaScript does.
 
     Raises:
@@ -117,7 +117,7 @@ def decoded(text: bytes) -> Any:
         return msgspec.json.decode(repaired(text))
 
 
-def encoded(arguments: Any) -> bytes:
+def encode_json(arguments: Any) -> bytes:
     """Return the arguments of a call as JSON."""
     return msgspec.json.encode({} if arguments is None else arguments)
 
