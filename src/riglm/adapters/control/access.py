@@ -13,7 +13,7 @@ from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_or
 from riglm.domain.schemas.downstream import ControlSettings
 
 ACCESS_HEADER: Final = b"riglm-access"
-"""Returns the rights of an authorized caller: `read`, or `write`."""
+"""Response header with the right of an authorized caller: `read` or `write`."""
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _GUARDS: Final = (b"host", b"origin", b"authorization")
@@ -28,9 +28,9 @@ _SECURITY: Final = (
 
 
 class Access:
-    """Lets through requests that were meant for this listener, come from where they may, and have the right to.
+    """Passes on requests for this listener from allowed origins with a valid token, and refuses others.
 
-    The page's own files hold nothing, and are given without a token, so that the page can ask for one.
+    The files of the dashboard contain no data and need no token, so that the page can ask for one.
     """
 
     def __init__(self, app: ASGIApp, control: ControlSettings, tokens: Tokens) -> None:
@@ -47,20 +47,20 @@ class Access:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass on."""
+        """Refuse a request, or pass it on."""
         if scope["type"] != "http":
             return
         headers = dict(scope["headers"])
         names = [name for name, _ in scope["headers"]]
         twice = {name for name in _GUARDS if names.count(name) > 1}
         extra: list[tuple[bytes, bytes]] = [*_SECURITY, *self._cross_origin.grant(headers)]
-        answer = self._answer(scope, headers, twice, extra)
-        await (answer or self._app)(scope, receive, _adding(send, extra))
+        answer = self._refuse(scope, headers, twice, extra)
+        await (answer or self._app)(scope, receive, _add_headers(send, extra))
 
-    def _answer(
+    def _refuse(
         self, scope: Scope, headers: dict[bytes, bytes], twice: set[bytes], extra: list[tuple[bytes, bytes]]
     ) -> Response | None:
-        """What a request is answered that goes no further; otherwise None."""
+        """Return the response to a request that goes no further; None for others."""
         if b"host" in twice or not self._allowed_origins.knows_host(headers.get(b"host", b"").decode("latin-1")):
             return create_problem(
                 421, "the Host header names another server: add it to control.allowed_hosts if it is yours"
@@ -72,7 +72,7 @@ class Access:
         if granted := self._cross_origin.preflight(scope["method"], headers):
             extra += granted
             return Response(status_code=204)
-        right = None if b"authorization" in twice else self._right(scope, headers)
+        right = None if b"authorization" in twice else self._find_right(scope, headers)
         if right is None:
             return create_problem(401, "send a token that is right, as Authorization: Bearer TOKEN", headers=_CHALLENGE)
         if right < Right.WRITE and scope["method"] not in _READING:
@@ -84,7 +84,7 @@ class Access:
         origin = headers[b"origin"].decode("latin-1")
         return self._allowed_origins.knows_origin(origin) or is_origin_of(origin, headers[b"host"].decode("latin-1"))
 
-    def _right(self, scope: Scope, headers: dict[bytes, bytes]) -> Right | None:
+    def _find_right(self, scope: Scope, headers: dict[bytes, bytes]) -> Right | None:
         given = headers.get(b"authorization")
         if given is not None:
             token = bearer_token(given)
@@ -96,8 +96,8 @@ class Access:
         return Right.READ if is_page else None
 
 
-def _adding(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
-    async def sending(message: Message) -> None:
+def _add_headers(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             given = list(message.get("headers", ()))
             names = {name.lower() for name, _ in given}
@@ -106,4 +106,4 @@ def _adding(send: Send, extra: Iterable[tuple[bytes, bytes]]) -> Send:
                 message["headers"].append((b"cache-control", b"no-store"))
         await send(message)
 
-    return sending
+    return send_with_headers

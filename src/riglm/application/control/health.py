@@ -19,9 +19,9 @@ async def get_health(proxy: RunningProxy) -> Health:
         ControlUnavailableError: the proxy is blocked.
     """
     upstreams, signal = await proxy.loop.look(
-        lambda: (_upstreams(proxy), proxy.prediction.status()), timeout_seconds=_TIMEOUT_SECONDS
+        lambda: (_list_upstreams(proxy), proxy.prediction.status()), timeout_seconds=_TIMEOUT_SECONDS
     )
-    readiness, records, is_failing = _readiness(upstreams), proxy.recorder.counts(), proxy.is_store_failing
+    readiness, records, is_failing = _judge_readiness(upstreams), proxy.recorder.counts(), proxy.is_store_failing
     is_degraded = is_failing or any(each.state == "broken" for each in upstreams)
     is_blind = signal["embeddings"]["status"] == "unavailable"
     return Health(
@@ -43,7 +43,7 @@ async def get_health(proxy: RunningProxy) -> Health:
 
 async def get_readiness(proxy: RunningProxy) -> Readiness:
     """Return whether clients can be served: an unavailable store or embedder prevents no client from that."""
-    return _readiness(await proxy.loop.look(lambda: _upstreams(proxy), timeout_seconds=_TIMEOUT_SECONDS))
+    return _judge_readiness(await proxy.loop.look(lambda: _list_upstreams(proxy), timeout_seconds=_TIMEOUT_SECONDS))
 
 
 async def get_embedder(proxy: RunningProxy) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ async def get_embedder(proxy: RunningProxy) -> Mapping[str, Any]:
     return await proxy.loop.look(load)
 
 
-def _upstreams(proxy: RunningProxy) -> Sequence[UpstreamEntry]:
+def _list_upstreams(proxy: RunningProxy) -> Sequence[UpstreamEntry]:
     healths = {each.name: each for each in proxy.upstreams()}
     only = proxy.services.owners.only
     counts = proxy.services.catalogs.counts() if only else Counter(proxy.services.owners.servers().values())
@@ -77,7 +77,7 @@ def _upstreams(proxy: RunningProxy) -> Sequence[UpstreamEntry]:
     return found
 
 
-def _readiness(upstreams: Sequence[UpstreamEntry]) -> Readiness:
+def _judge_readiness(upstreams: Sequence[UpstreamEntry]) -> Readiness:
     broken = [each.name for each in upstreams if each.state == "broken"]
     if broken and len(broken) == len(upstreams):
         return Readiness(ready=False, reasons=(f"no server can be reached: {', '.join(broken)}",))

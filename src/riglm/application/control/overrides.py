@@ -4,7 +4,7 @@ import time
 from uuid import UUID
 
 from riglm.application.control.running_proxy import RunningProxy
-from riglm.application.control.sessions import cursor_of, key_of, page, unknown_session
+from riglm.application.control.sessions import create_unknown_session, cut_page, format_cursor, parse_cursor
 from riglm.application.tool_lists.list_writer import NAMES
 from riglm.domain.audit import AuditEvent
 from riglm.domain.control import ConflictError, NotFoundError
@@ -61,11 +61,11 @@ async def put_override(proxy: RunningProxy, wanted: OverrideCreate) -> Override:
 
 async def list_overrides(proxy: RunningProxy, *, limit: int = 100, cursor: str | None = None) -> Page[Override]:
     """Return the overrides that have not expired, the latest first."""
-    found = sorted(await _find_current(proxy), key=_place, reverse=True)
+    found = sorted(await _find_current(proxy), key=_get_place, reverse=True)
     if cursor is not None:
-        key = key_of(cursor, lambda created_at, id_: (float(created_at), UUID(hex=id_)))
-        found = [each for each in found if _place(each) < key]
-    return page(found, limit, lambda each: cursor_of(each.created_at, each.id.hex))
+        key = parse_cursor(cursor, lambda created_at, id_: (float(created_at), UUID(hex=id_)))
+        found = [each for each in found if _get_place(each) < key]
+    return cut_page(found, limit, lambda each: format_cursor(each.created_at, each.id.hex))
 
 
 async def get_override(proxy: RunningProxy, override_id: UUID) -> Override:
@@ -77,7 +77,7 @@ async def get_override(proxy: RunningProxy, override_id: UUID) -> Override:
     for each in await _find_current(proxy):
         if each.id == override_id:
             return each
-    raise _unknown(override_id)
+    raise _create_unknown_override(override_id)
 
 
 async def delete_override(proxy: RunningProxy, override_id: UUID) -> None:
@@ -88,7 +88,7 @@ async def delete_override(proxy: RunningProxy, override_id: UUID) -> None:
     """
     await get_override(proxy, override_id)
     if not await proxy.store.ask(lambda store: store.delete_override(override_id)):
-        raise _unknown(override_id)
+        raise _create_unknown_override(override_id)
     await proxy.loop.ask(proxy.overrides.refresh)
     proxy.record_audit(AuditEvent.OVERRIDE_DELETED, {"id": str(override_id)})
 
@@ -101,12 +101,12 @@ async def _find_current(proxy: RunningProxy) -> list[Override]:
 async def _require_session(proxy: RunningProxy, session_id: UUID) -> None:
     is_live = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id)) is not None
     if not is_live and await proxy.store.ask(lambda store: store.find_session(session_id)) is None:
-        raise unknown_session(session_id)
+        raise create_unknown_session(session_id)
 
 
-def _place(each: Override) -> tuple[float, UUID]:
+def _get_place(each: Override) -> tuple[float, UUID]:
     return each.created_at, each.id
 
 
-def _unknown(override_id: UUID) -> NotFoundError:
+def _create_unknown_override(override_id: UUID) -> NotFoundError:
     return NotFoundError(f"there is no override {override_id}: it expired, was deleted, or never was")

@@ -33,12 +33,12 @@ _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 
 
-def cursor_of(*key: object) -> str:
+def format_cursor(*key: object) -> str:
     """A cursor that leads behind the place of a key; its parts are what JSON knows."""
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
 
 
-def key_of(cursor: str, read: Callable[..., _Key]) -> _Key:
+def parse_cursor(cursor: str, read: Callable[..., _Key]) -> _Key:
     """The key that a cursor holds, made by `read` of its parts.
 
     Raises:
@@ -54,7 +54,7 @@ def key_of(cursor: str, read: Callable[..., _Key]) -> _Key:
         ) from error
 
 
-def page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> Page[_Item]:
+def cut_page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> Page[_Item]:
     """The first `limit` items, with a cursor when there are more; `place` gives the cursor behind an item."""
     given = tuple(items[:limit])
     return Page(items=given, next_cursor=place(given[-1]) if len(items) > limit else None)
@@ -68,15 +68,15 @@ async def list_sessions(
     Raises:
         NotFoundError: the cursor leads nowhere.
     """
-    key = key_of(cursor, _session_key) if cursor is not None else None
+    key = parse_cursor(cursor, _read_session_key) if cursor is not None else None
     here = {each.id: each for each in await proxy.loop.look(proxy.services.sessions.live)}
     stored = await proxy.store.ask(lambda store: store.list_sessions(limit + 1, active_only=active_only, before=key))
-    found = {each.session.id: _entry(each.session, each, here) for each in stored}
+    found = {each.session.id: _to_session_entry(each.session, each, here) for each in stored}
     for session in here.values():
-        if session.id not in found and (key is None or _key(session) < key):
-            found[session.id] = _entry(session, None, here)
+        if session.id not in found and (key is None or _get_session_key(session) < key):
+            found[session.id] = _to_session_entry(session, None, here)
     ordered = sorted(found.values(), key=lambda each: (each.started_at, each.id), reverse=True)
-    return page(ordered, limit, lambda each: cursor_of(each.started_at, each.id.hex))
+    return cut_page(ordered, limit, lambda each: format_cursor(each.started_at, each.id.hex))
 
 
 async def get_session(proxy: RunningProxy, session_id: UUID) -> SessionDetail:
@@ -95,27 +95,29 @@ async def get_session(proxy: RunningProxy, session_id: UUID) -> SessionDetail:
     )
     recorded = session if summary is None else summary.session
     if recorded is None:
-        raise unknown_session(session_id)
-    entry = _entry(recorded, summary, {} if session is None else {session_id: session})
-    return SessionDetail(**dict(entry), calls=tuple(map(_call, calls)), shown=tuple(map(_list, shown)))
+        raise create_unknown_session(session_id)
+    entry = _to_session_entry(recorded, summary, {} if session is None else {session_id: session})
+    return SessionDetail(
+        **dict(entry), calls=tuple(map(_to_session_call, calls)), shown=tuple(map(_to_exposed_list, shown))
+    )
 
 
-def unknown_session(session_id: object) -> NotFoundError:
+def create_unknown_session(session_id: object) -> NotFoundError:
     """Return the error for an unknown session."""
     return NotFoundError(f"there is no session {session_id}: it was forgotten, purged, or never was")
 
 
-def _session_key(started_at: float, id_: str) -> SessionKey:
+def _read_session_key(started_at: float, id_: str) -> SessionKey:
     if not math.isfinite(started_at):
         raise ValueError("no time")
     return SessionKey(float(started_at), UUID(hex=id_))
 
 
-def _key(session: Session) -> SessionKey:
+def _get_session_key(session: Session) -> SessionKey:
     return SessionKey(session.started_at, session.id)
 
 
-def _entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID, Session]) -> SessionEntry:
+def _to_session_entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID, Session]) -> SessionEntry:
     """A session as it is here, else as it is recorded; what is counted may be a moment behind."""
     live = here.get(recorded.id)
     session = live or recorded
@@ -142,7 +144,7 @@ def _entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID
     )
 
 
-def _list(exposure: Exposure) -> ExposedList:
+def _to_exposed_list(exposure: Exposure) -> ExposedList:
     return ExposedList(
         at=exposure.timestamp,
         surface=exposure.surface,
@@ -157,7 +159,7 @@ def _list(exposure: Exposure) -> ExposedList:
     )
 
 
-def _call(call: ToolInvocation) -> SessionCall:
+def _to_session_call(call: ToolInvocation) -> SessionCall:
     return SessionCall(
         sequence=call.sequence_number,
         tool=call.tool,
@@ -216,7 +218,7 @@ def _find_recorded(store: AnalyticsPort, session_id: UUID) -> tuple[Session, Seq
     """Return a session, its latest calls, and the tools of its last list."""
     summary = store.find_session(session_id)
     if summary is None:
-        raise unknown_session(session_id)
+        raise create_unknown_session(session_id)
     lists = [each for each in store.latest_exposures(session_id, _MAX_LISTS_SEARCHED) if each.is_list]
     tools = (*lists[-1].shown, *lists[-1].hidden) if lists else summary.session.tools_available
     return summary.session, store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL), tools

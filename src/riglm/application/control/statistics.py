@@ -56,8 +56,8 @@ async def get_summary(proxy: RunningProxy, since: float = 0.0) -> Summary:
             mode=mode, sessions=cost["sessions"], of_no_proxy=cost["price"], of_host_search=cost["price_of_search"]
         ),
         hit_rate=HitRate(**hit_figures(now.judged)),
-        lists=_list_totals(now.lists),
-        tokens=_token_totals(mode, now.lists),
+        lists=_sum_lists(now.lists),
+        tokens=_sum_tokens(mode, now.lists),
         records=RecordTotals.model_validate(proxy.recorder.counts()),
         tools=ToolTotals(known=known, used=used, never_used=known - used),
         searches=list_figures(figures.lists)["searches"],
@@ -85,7 +85,8 @@ async def get_series(
     figures = await proxy.queries.figures(start if sessions_since is None else sessions_since)
     usage = usage_over_time(figures, start, end, buckets, tool)
     seconds = (end - start) / buckets
-    return Series(buckets=tuple(_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage)))
+    found = (_to_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage))
+    return Series(buckets=tuple(found))
 
 
 async def get_session_clusters(proxy: RunningProxy, limit: int = 20) -> SessionClusters:
@@ -110,11 +111,11 @@ def _cluster_sessions(store: AnalyticsPort) -> SessionClusters:
     return SessionClusters(sessions=len(profiles), total=len(found), clusters=tuple(found))
 
 
-def _mean(total: int, count: int) -> float | None:
+def _get_mean(total: int, count: int) -> float | None:
     return total / count if count else None
 
 
-def _bucket(at: float, seconds: float, usage: UsageCounts) -> Bucket:
+def _to_bucket(at: float, seconds: float, usage: UsageCounts) -> Bucket:
     return Bucket(
         at=at,
         seconds=seconds,
@@ -124,21 +125,21 @@ def _bucket(at: float, seconds: float, usage: UsageCounts) -> Bucket:
         searched=usage.searched,
         named=usage.named,
         lists=usage.lists,
-        mean_shown=_mean(usage.tools_shown, usage.lists),
-        mean_available=_mean(usage.tools_available, usage.lists),
+        mean_shown=_get_mean(usage.tools_shown, usage.lists),
+        mean_available=_get_mean(usage.tools_available, usage.lists),
     )
 
 
-def _list_totals(lists: Sequence[ListObservation]) -> ListTotals:
+def _sum_lists(lists: Sequence[ListObservation]) -> ListTotals:
     return ListTotals(
         shown=len(lists),
         changes=list_figures(lists)["changes"],
-        mean_shown=_mean(sum(each.shown for each in lists), len(lists)),
-        mean_available=_mean(sum(each.available for each in lists), len(lists)),
+        mean_shown=_get_mean(sum(each.shown for each in lists), len(lists)),
+        mean_available=_get_mean(sum(each.available for each in lists), len(lists)),
     )
 
 
-def _token_totals(mode: Mode, lists: Sequence[ListObservation]) -> TokenTotals:
+def _sum_tokens(mode: Mode, lists: Sequence[ListObservation]) -> TokenTotals:
     found = list_figures(lists)
     return TokenTotals(
         mode=mode,

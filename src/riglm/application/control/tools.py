@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from riglm.application.control.running_proxy import RunningProxy
-from riglm.application.control.sessions import cursor_of, key_of, page
+from riglm.application.control.sessions import cut_page, format_cursor, parse_cursor
 from riglm.application.control.statistics import get_series
 from riglm.application.reports.tool_figures import ToolStatistics, tool_statistics, tool_totals
 from riglm.domain import jsonrpc
@@ -45,9 +45,9 @@ async def list_tools(
     """
     found = [each for each in await find_tools(proxy, since) if not (unused_only and each.uses)]
     if cursor is not None:
-        key = key_of(cursor, _cursor_place)
-        found = [each for each in found if _place(each) > key]
-    return page(found, limit, lambda each: cursor_of(each.invocations, each.tool, each.upstream))
+        key = parse_cursor(cursor, _read_place)
+        found = [each for each in found if _get_place(each) > key]
+    return cut_page(found, limit, lambda each: format_cursor(each.invocations, each.tool, each.upstream))
 
 
 async def find_tools(proxy: RunningProxy, since: float) -> Sequence[ToolEntry]:
@@ -57,7 +57,7 @@ async def find_tools(proxy: RunningProxy, since: float) -> Sequence[ToolEntry]:
     """
     live = await proxy.loop.look(proxy.live_tools)
     found = tool_statistics(await proxy.queries.figures(since), live)
-    return [_entry(each, live.get(each.tool, "")) for each in found]
+    return [_to_tool_entry(each, live.get(each.tool, "")) for each in found]
 
 
 async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> ToolDetail:
@@ -70,8 +70,10 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
     if not entries:
         raise NotFoundError("there is no tool of this name: none was used or listed in the sessions that count")
     figures = await proxy.queries.figures(since)
-    entry = entries[0] if len(entries) == 1 else _entry(tool_totals(figures, name))
-    pairs = await proxy.queries.ask(("companions", name), lambda store: _refreshed(store).get_cooccurrences([name]))
+    entry = entries[0] if len(entries) == 1 else _to_tool_entry(tool_totals(figures, name))
+    pairs = await proxy.queries.ask(
+        ("companions", name), lambda store: _refresh_cooccurrences(store).get_cooccurrences([name])
+    )
     begin = min((call.timestamp for _, call in figures.calls if call.tool == name), default=None)
     series = await get_series(
         proxy, since=None if begin is None else max(0.0, begin - _LEAD_SECONDS), sessions_since=since, tool=name
@@ -80,14 +82,16 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
     return ToolDetail(
         **dict(entry),
         description=jsonrpc.text(jsonrpc.members(raw).get("description")) if raw else None,
-        cooccurrences=tuple(_companion(name, pair) for pair in pairs[:_MAX_COMPANIONS]),
+        cooccurrences=tuple(_to_companion(name, pair) for pair in pairs[:_MAX_COMPANIONS]),
         series=series,
     )
 
 
 async def get_cooccurrences(proxy: RunningProxy, limit: int = 30) -> CooccurrenceMap:
     """Return the `limit` tools that are used together most, and their pairs."""
-    found = await proxy.queries.ask(("pairs", limit), lambda store: _refreshed(store).list_top_cooccurrences(limit))
+    found = await proxy.queries.ask(
+        ("pairs", limit), lambda store: _refresh_cooccurrences(store).list_top_cooccurrences(limit)
+    )
     tools = dict.fromkeys(tool for pair in found for tool in (pair.tool_a, pair.tool_b))
     pairs = (
         ToolPair(a=pair.tool_a, b=pair.tool_b, count=pair.count, mean_distance=pair.average_distance) for pair in found
@@ -98,7 +102,7 @@ async def get_cooccurrences(proxy: RunningProxy, limit: int = 30) -> Cooccurrenc
 async def list_tool_changes(proxy: RunningProxy) -> ToolChanges:
     """Return the tools of all servers that are not as they were approved, by server and name."""
     pins = await proxy.store.ask(lambda store: store.list_tool_pins())
-    return ToolChanges(items=[_change(pin) for pin in pins if pin.change is not None])
+    return ToolChanges(items=[_to_change_entry(pin) for pin in pins if pin.change is not None])
 
 
 async def approve_tool(proxy: RunningProxy, approval: ToolApproval) -> ToolChangeEntry:
@@ -124,10 +128,10 @@ async def approve_tool(proxy: RunningProxy, approval: ToolApproval) -> ToolChang
     pins = await proxy.store.ask(approve)
     await proxy.loop.look(lambda: proxy.services.pins.read(pins))
     proxy.record_audit(AuditEvent.TOOL_APPROVED, {"upstream": server, "tool": tool, "digest": approval.digest})
-    return _change(approved)
+    return _to_change_entry(approved)
 
 
-def _refreshed(store: AnalyticsPort) -> AnalyticsPort:
+def _refresh_cooccurrences(store: AnalyticsPort) -> AnalyticsPort:
     """Compute the co-occurrences again if they are old, and if no other process maintains the store."""
     now = time.time()
     if now - store.get_refresh_time() >= REFRESH_SECONDS:
@@ -137,26 +141,26 @@ def _refreshed(store: AnalyticsPort) -> AnalyticsPort:
     return store
 
 
-def _place(entry: ToolEntry) -> tuple[int, str, str]:
+def _get_place(entry: ToolEntry) -> tuple[int, str, str]:
     return -entry.invocations, entry.tool, entry.upstream
 
 
-def _cursor_place(invocations: int, tool: str, upstream: str) -> tuple[int, str, str]:
+def _read_place(invocations: int, tool: str, upstream: str) -> tuple[int, str, str]:
     return -int(invocations), str(tool), str(upstream)
 
 
-def _entry(found: ToolStatistics, live_upstream: str = "") -> ToolEntry:
+def _to_tool_entry(found: ToolStatistics, live_upstream: str = "") -> ToolEntry:
     entry = ToolEntry.model_validate(found)
     return entry if found.invocations else entry.model_copy(update={"upstream": live_upstream})
 
 
-def _companion(name: str, pair: Cooccurrence) -> Companion:
+def _to_companion(name: str, pair: Cooccurrence) -> Companion:
     return Companion(
         tool=pair.tool_b if pair.tool_a == name else pair.tool_a, count=pair.count, mean_distance=pair.average_distance
     )
 
 
-def _change(pin: ToolPin) -> ToolChangeEntry:
+def _to_change_entry(pin: ToolPin) -> ToolChangeEntry:
     return ToolChangeEntry(
         server=pin.server,
         tool=pin.name,
