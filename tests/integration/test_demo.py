@@ -145,7 +145,7 @@ def test_bundled_servers_are_used_if_npm_installs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_installed: bool
 ) -> None:
     monkeypatch.setattr(servers, "install", lambda *_: tmp_path / "bin" if is_installed else None)
-    found, root = demo._servers(tmp_path, bundled=False)
+    found, root = demo._create_servers(tmp_path, bundled=False)
     assert ("everything" in found) is is_installed
     assert root == (f"{tmp_path}/project" if is_installed else "/project")
 

@@ -32,7 +32,7 @@ def verify(
     """Check that no line was changed, removed from between others, or added; print the hash of the last one."""
     from riglm.domain import audit
 
-    place = file or _configured(config)
+    place = file or _get_audit_file(config)
     try:
         with place.open(encoding="utf-8", errors="replace") as lines:
             found = audit.verify((line.rstrip("\n") for line in lines), after)
@@ -50,7 +50,7 @@ def verify(
         raise RiglmError(f"{place} was damaged or tampered with: {count} lines do not fit")
 
 
-def _configured(config: Path | None) -> Path:
+def _get_audit_file(config: Path | None) -> Path:
     place = configuration_of(config).settings.audit.file
     if not place or place == "-":
         raise ConfigurationError("audit.file names no file — fix: set it, or name the FILE to check")

@@ -41,7 +41,7 @@ def purge(
     from riglm.domain.retention import DAY_SECONDS, Expiry, RemovedCounts
 
     settings = settings_of(config)
-    limit = _time_limit(older_than)
+    limit = _parse_age(older_than)
     with opened(settings) as store:
         now = time.time()
         if limit is None:
@@ -87,7 +87,7 @@ def vacuum(
         typer.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
 
 
-def _time_limit(older_than: str | None) -> float | None:
+def _parse_age(older_than: str | None) -> float | None:
     from riglm.domain.duration import parsed_duration
 
     try:
@@ -120,7 +120,7 @@ def export(
 
     settings = settings_of(config)
     kinds = list(dict.fromkeys(table or RecordKind))
-    start = _since(since)
+    start = _parse_since(since)
     with (
         opened(settings) as store,
         progress("exporting", sum(store.count_rows(kind, start) for kind in kinds)) as advance,
@@ -130,7 +130,7 @@ def export(
             for kind, count in counts.items():
                 typer.echo(f"{count:>10} {kind.value}", err=True)
             return
-        about = _about(settings.storage.kind, since and start)
+        about = _describe_export(settings.storage.kind, since and start)
         tables = export_files(store, Path(out), format_.value, kinds, since=start, about=about, progress=advance)
     if as_json:
         print_json({"directory": out, "tables": {kind.value: asdict(each) for kind, each in tables.items()}})
@@ -139,7 +139,7 @@ def export(
         typer.echo(f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}")
 
 
-def _since(text: str | None) -> float:
+def _parse_since(text: str | None) -> float:
     from riglm.domain.duration import parsed_moment
 
     if text is None:
@@ -150,7 +150,7 @@ def _since(text: str | None) -> float:
         raise ConfigurationError(f"--since: {error}") from error
 
 
-def _about(store: str, since: float | str | None) -> dict[str, Any]:
+def _describe_export(store: str, since: float | str | None) -> dict[str, Any]:
     from importlib.metadata import version
 
     from riglm.adapters.analytics.tables import SCHEMA_REVISION
@@ -180,7 +180,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     from riglm.adapters.analytics import schema
     from riglm.adapters.configuration.locations import store_url
 
-    _show(schema.upgrade(store_url(_settings(config))), None, as_json)
+    _print_status(schema.upgrade(store_url(_load_settings(config))), None, as_json)
 
 
 @app.command()
@@ -190,12 +190,12 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     from riglm.adapters.spool.sqlite import survey
     from riglm.container import Container
 
-    settings = _settings(config)
+    settings = _load_settings(config)
     container = Container(settings=settings)
-    _show(schema.status(container.store_url()), survey(*container.spool_paths()), as_json)
+    _print_status(schema.status(container.store_url()), survey(*container.spool_paths()), as_json)
 
 
-def _settings(config: Path | None) -> "Settings":
+def _load_settings(config: Path | None) -> "Settings":
     from riglm.adapters.configuration.loading import Options, load
     from riglm.adapters.configuration.locations import store_path
     from riglm.cli.store_access import is_there
@@ -210,7 +210,7 @@ def _settings(config: Path | None) -> "Settings":
     return settings
 
 
-def _show(found: "SchemaStatus", spools: "list[SpoolFound] | None", as_json: bool) -> None:
+def _print_status(found: "SchemaStatus", spools: "list[SpoolFound] | None", as_json: bool) -> None:
     if as_json:
         told: dict[str, Any] = {
             "url": found.url,

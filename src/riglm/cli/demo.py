@@ -115,8 +115,8 @@ def demo(
         raise UnusableInputError(f"--html {html}: no file can be written there — fix: name a file that you may write")
     console = create_console(quiet=as_json)
     with _temporary_directory() as directory:
-        servers, root = _servers(directory, bundled)
-        sessions = _play(directory, servers, root, console)
+        servers, root = _create_servers(directory, bundled)
+        sessions = _run_sessions(directory, servers, root, console)
     if as_json:
         result = {"servers": list(servers), "sessions": [each.to_fields() for each in sessions]}
         print_json(result | {"all": summarize(sessions), f"last_{_LAST}": summarize(sessions[-_LAST:])})
@@ -143,7 +143,7 @@ def _temporary_directory() -> Iterator[Path]:
             signal.signal(number, handler)
 
 
-def _servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
+def _create_servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
     """Return the servers, and the directory of the files in the arguments of calls."""
     from riglm.demo.agent import ROOT
     from riglm.demo.servers import PACKAGES, bundled_servers, install, npm_servers
@@ -156,7 +156,7 @@ def _servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
     return bundled_servers(), ROOT
 
 
-def _play(directory: Path, servers: Servers, root: str, console: "Console") -> list[DemoSession]:
+def _run_sessions(directory: Path, servers: Servers, root: str, console: "Console") -> list[DemoSession]:
     """Run the sessions one after the other, and print each."""
     from riglm.demo.agent import plan_sessions
 
@@ -176,13 +176,13 @@ def _play(directory: Path, servers: Servers, root: str, console: "Console") -> l
     with (directory / "riglm.log").open("wb") as log, progress("sessions", len(planned), shown) as advance:
         _print_heading(console, servers)
         for work in planned:
-            sessions.append(_session(directory, configuration, work, log, seen))
+            sessions.append(_run_session(directory, configuration, work, log, seen))
             _print_session(console, len(sessions), sessions[-1])
             advance(1)
     return sessions
 
 
-def _session(
+def _run_session(
     directory: Path, configuration: Path, work: "WorkSession", log: BinaryIO, seen: "set[UUID]"
 ) -> DemoSession:
     from riglm.demo.agent import Agent
@@ -194,7 +194,7 @@ def _session(
     try:
         with Agent(command, directory, environment, log) as agent:
             did = agent.work(work)
-            return _figures(f"sqlite:///{directory / _STORE}", work, did, seen)
+            return _read_figures(f"sqlite:///{directory / _STORE}", work, did, seen)
     except (RiglmError, OSError) as error:
         if words := shortage_in(error):
             raise RiglmError(words) from error
@@ -204,7 +204,7 @@ def _session(
         ) from error
 
 
-def _figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[UUID]") -> DemoSession:
+def _read_figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[UUID]") -> DemoSession:
     """Wait until the session is stored, and return its figures as reports have them; `seen` are earlier sessions."""
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.application.reports.figures import read_figures

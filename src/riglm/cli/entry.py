@@ -63,7 +63,7 @@ def _main() -> None:
     options = _options_of_run(words[1:]) if words[:1] == ["run"] else None
     if options is not None:
         gc.disable()  # until the server of one client has settled
-        _run(**options)
+        _run_stdio(**options)
     from riglm.cli.main import main as parse
 
     parse()
@@ -90,7 +90,7 @@ def _options_of_run(words: list[str]) -> dict[str, Any] | None:
     return options
 
 
-def _run(
+def _run_stdio(
     *,
     no_filter: bool,
     command: list[str],
@@ -142,8 +142,8 @@ def ready(**options: Any) -> "Configuration":
         configuration = load(Options(**options))
     require_all(
         lambda: require_upstreams(configuration, every=False),
-        lambda: require_predictor(configuration, _predictors),
-        lambda: require_embedder(configuration, _embedders),
+        lambda: require_predictor(configuration, _list_predictors),
+        lambda: require_embedder(configuration, _list_embedders),
         lambda: store_url(configuration.settings),
     )
     return configuration
@@ -173,13 +173,13 @@ def common_values(
     return values
 
 
-def _predictors() -> tuple[str, ...]:
+def _list_predictors() -> tuple[str, ...]:
     from riglm.adapters.prediction.selection import available
 
     return available()
 
 
-def _embedders() -> tuple[str, ...]:
+def _list_embedders() -> tuple[str, ...]:
     from riglm.adapters.embedding.embedders import available
 
     return available()

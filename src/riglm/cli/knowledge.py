@@ -124,15 +124,15 @@ def import_(
 ) -> None:
     """Take files into the store; what it knows already is not taken twice, so an import can be repeated at any time."""
     settings = knowledge_settings(config)
-    sources = _sources(files, format_)
+    sources = _find_sources(files, format_)
     owner = owner_of(settings, principal)
     if strict:
         from riglm.application.knowledge.importing import check
 
         check(sources)
     with opened_knowledge(settings, make=True) as store:
-        done = _stored(store, sources, owner)
-        _tell_left_out(done)
+        done = _import_sources(store, sources, owner)
+        _print_left_out(done)
         embedded = give_missing_vectors(settings, store)
     if as_json:
         print_json(
@@ -150,11 +150,11 @@ def import_(
             }
         )
     else:
-        _show(done, embedded)
+        _print_import(done, embedded)
     embedded.require_all()
 
 
-def _sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
+def _find_sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
     """The files, each with its format, said where it was guessed; empty ones are passed over."""
     from riglm.application.knowledge.importing import LineFormat, Source, format_of
 
@@ -170,14 +170,14 @@ def _sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
     return sources
 
 
-def _stored(store: "KnowledgePort", sources: "list[Source]", owner: str) -> "ImportResult":
+def _import_sources(store: "KnowledgePort", sources: "list[Source]", owner: str) -> "ImportResult":
     from riglm.application.knowledge.importing import KnowledgeImporter
 
     with progress("reading bytes", sum(source.path.stat().st_size for source in sources)) as advance:
         return KnowledgeImporter(store, owner, time.time()).run(sources, advance)
 
 
-def _tell_left_out(done: "ImportResult") -> None:
+def _print_left_out(done: "ImportResult") -> None:
     for problem in done.problems[:_MAX_SHOWN]:
         typer.echo(f"left out: {printable(str(problem))}", err=True)
     if done.left_out > _MAX_SHOWN:
@@ -191,7 +191,7 @@ def _tell_left_out(done: "ImportResult") -> None:
         )
 
 
-def _show(done: "ImportResult", embedded: "EmbeddingResult") -> None:
+def _print_import(done: "ImportResult", embedded: "EmbeddingResult") -> None:
     read = asdict(done.read)
     kinds = [f"{new} of {read[kind]} {kind}" for kind, new in asdict(done.new).items() if read[kind]]
     typer.echo(f"new: {', '.join(kinds) or 'nothing'}")
@@ -228,16 +228,16 @@ def forget(
     if all_ and principal is not None:
         raise UnusableInputError("--all covers all owners, --principal one — fix: give one of them")
     settings = knowledge_settings(config)
-    named = _parsed(ids or [])
+    named = _parse_ids(ids or [])
     owner = None if all_ else owner_of(settings, principal)
     with opened_knowledge(settings) as store:
-        found = _chosen(store, owner, named, tag)
+        found = _find_pieces(store, owner, named, tag)
         count = sum(map(len, found.values()))
         if not count and (ids or tag):
             raise RiglmError(f"nothing of this is {format_owner(principal)}'s — fix: see `riglm knowledge list`")
         whose = "all owners" if all_ else format_owner(principal)
         if not yes:
-            typer.confirm(f"Delete {_words(found)} of {whose} permanently?", abort=True, err=True)
+            typer.confirm(f"Delete {_format_pieces(found)} of {whose} permanently?", abort=True, err=True)
         if ids or tag:
             removed = sum(store.forget(table, some, owner) for table, some in found.items())
         else:
@@ -251,7 +251,7 @@ def forget(
         embedded.require_all()
 
 
-def _chosen(
+def _find_pieces(
     store: "KnowledgePort", owner: str | None, named: "dict[Table, set[UUID]]", tags: list[str] | None
 ) -> "dict[Table, list[UUID]]":
     """What is to go, by table: all that is seen with these tags, among the named where any are."""
@@ -263,7 +263,7 @@ def _chosen(
     return {table: [id_ for id_ in there if not named or id_ in named[table]] for table, there in found.items()}
 
 
-def _parsed(ids: list[str]) -> "dict[Table, set[UUID]]":
+def _parse_ids(ids: list[str]) -> "dict[Table, set[UUID]]":
     from riglm.domain.knowledge.provenance import Table
     from riglm.domain.session import parsed_uuid
 
@@ -282,7 +282,7 @@ def _parsed(ids: list[str]) -> "dict[Table, set[UUID]]":
     return named
 
 
-def _words(found: "dict[Table, list[UUID]]") -> str:
+def _format_pieces(found: "dict[Table, list[UUID]]") -> str:
     counts = [f"{len(ids)} {table.removeprefix('kg_')}" for table, ids in found.items() if ids]
     return ", ".join(counts) or "nothing"
 

@@ -59,18 +59,18 @@ def search(
         "exclude_tags": without_tag,
     }
     try:
-        answer = _answer(settings, asked, owner_of(settings, principal))
+        answer = _retrieve_snippets(settings, asked, owner_of(settings, principal))
     except RetrievalError as error:
         kind = UnusableInputError if error.code is ErrorCode.INVALID_PARAMS else RiglmError
-        raise kind(f"{error} ({error.code}){_fix(error.code)}") from error
+        raise kind(f"{error} ({error.code}){_format_fix(error.code)}") from error
     fields = fields_of(answer)
     if as_json:
         print_json(fields)
     else:
-        _show(fields)
+        _print_snippets(fields)
 
 
-def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "RetrievalResult":
+def _retrieve_snippets(settings: "Settings", asked: dict[str, Any], owner: str) -> "RetrievalResult":
     from riglm.application.knowledge.retrieval import Retrieval, question
 
     wanted = question(asked, settings.knowledge)
@@ -79,11 +79,11 @@ def _answer(settings: "Settings", asked: dict[str, Any], owner: str) -> "Retriev
         async def nearest(table: "Table", vector: "Embedding", scope: "Scope", most: int) -> "list[SnippetCandidate]":
             return list(store.nearest(table, vector, scope, most))
 
-        retrieval = Retrieval(lambda text: _embedded(settings, text), nearest, settings.knowledge)
+        retrieval = Retrieval(lambda text: _embed_question(settings, text), nearest, settings.knowledge)
         return asyncio.run(retrieval.answer(wanted, owner))
 
 
-async def _embedded(settings: "Settings", text: str) -> "EmbeddedQuery":
+async def _embed_question(settings: "Settings", text: str) -> "EmbeddedQuery":
     from riglm.application.knowledge.retrieval import EmbeddedQuery
     from riglm.domain.knowledge.records import Embedding
 
@@ -96,11 +96,11 @@ async def _embedded(settings: "Settings", text: str) -> "EmbeddedQuery":
         return EmbeddedQuery(provider=embedder.status().actual_provider, embedding=embedding)
 
 
-def _fix(code: str) -> str:
+def _format_fix(code: str) -> str:
     return " — fix: see `riglm embedder status`" if code == "embedder_unavailable" else ""
 
 
-def _show(answer: dict[str, Any]) -> None:
+def _print_snippets(answer: dict[str, Any]) -> None:
     said = answer["diagnostics"]
     if said.get("no_results"):
         typer.echo("nothing was found: " + _WHY[said["reason"]])

@@ -57,7 +57,7 @@ def create_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obj
         is_number = bool(given) and all(isinstance(row[place], int | float) for row in given)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in given:
-        table.add_row(*(Text(printable(_written(cell))) for cell in row))
+        table.add_row(*(Text(printable(_format_cell(cell))) for cell in row))
     return table
 
 
@@ -83,7 +83,7 @@ def json_time(seconds: float | None) -> str | None:
     return to_utc_datetime(seconds).isoformat(timespec="milliseconds") if seconds else None
 
 
-def _written(cell: object) -> str:
+def _format_cell(cell: object) -> str:
     return f"{cell:.1f}" if isinstance(cell, float) else str(cell)
 
 

@@ -98,20 +98,20 @@ def report(
     """
     settings = settings_in_use(config)
     begin = parse_beginning(days, since)
-    found = _build(settings, parse_strategies(predictor, settings), db, limit, begin, profile)
+    found = _build_report(settings, parse_strategies(predictor, settings), db, limit, begin, profile)
     if html is not None:
         _write_html(html, found)
     if as_json:
         print_json(found)
         return
     console = create_console()
-    for part in _render(found, tools):
+    for part in _render_report(found, tools):
         console.print(part)
     if html is not None:
         console.print(f"as a page: {html}")
 
 
-def _build(
+def _build_report(
     settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int | None, since: float, profile: str | None
 ) -> dict[str, Any]:
     from riglm.application.reports.figures import Observations, read_figures
@@ -129,7 +129,7 @@ def _build(
         return history, figures, stored, definitions_of(store)
 
     until = time.time()
-    history, record, stored, definitions = _ask(read, settings, db, since) or ((), Observations(), 0, {})
+    history, record, stored, definitions = _ask_store(read, settings, db, since) or ((), Observations(), 0, {})
     used = record.usage.listed_sessions + record.usage.unlisted_sessions
     judged = sum(session.started_at >= since and bool(session.tools_available) for session in history)
     findings = ReportInput(
@@ -141,11 +141,11 @@ def _build(
         since=since,
         until=until,
     )
-    found = build_report(findings, _day)
+    found = build_report(findings, _format_day)
     return {**found, "since": json_time(found["since"]), "until": json_time(found["until"])}
 
 
-def _ask(
+def _ask_store(
     question: "Callable[[SessionHistoryPort], _Answer]", settings: "Settings", db: Path | None, since: float
 ) -> "_Answer | None":
     """Ask the store, or ClickHouse if the store may lack some of what happened since a time and ClickHouse has it.
@@ -166,7 +166,7 @@ def _ask(
         return None if store is None else question(store)
 
 
-def _day(at: float) -> str:
+def _format_day(at: float) -> str:
     """The day of a time, where the user is."""
     return _day_of_quarter(int(at // _QUARTER_SECONDS))
 
@@ -190,7 +190,7 @@ def _write_html(file: Path, found: dict[str, Any]) -> None:
     write_page(file, page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences))
 
 
-def _render(found: dict[str, Any], most_tools: int) -> "Sequence[RenderableType]":
+def _render_report(found: dict[str, Any], most_tools: int) -> "Sequence[RenderableType]":
     """Return the parts of the report, with at most `most_tools` tools of each kind."""
     code = found["verdict"]["code"]
     parts = _render_verdict(found)
@@ -250,14 +250,16 @@ def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> "Tab
     missed = format_count(its["missed"], "call")
     if its["missed"]:
         missed += f", {its['found_by_search']:,} found by search" if searched else ": one search more for each"
+    new_rate = _number_or_dash(its["new_hit_rate"], ".1f", " %")
+    listed, available = (_number_or_dash(its[name], ".1f") for name in ("mean_list", "mean_available"))
     facts = {
-        "price, with every request counted": f"{_format(cost['price'], '.2f')} of no proxy, "
-        f"{_format(cost['price_of_search'], '.2f')} of the host's tool search "
+        "price, with every request counted": f"{_number_or_dash(cost['price'], '.2f')} of no proxy, "
+        f"{_number_or_dash(cost['price_of_search'], '.2f')} of the host's tool search "
         f"({format_count(cost['sessions'], 'session')})",
         "sessions, lists": f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)",
-        "hit rate": f"{_format(its['hit_rate'], '.1f', ' %')} of {its['calls']:,} ({_format_range(interval)})",
-        "the same for tools new to the session": f"{_format(its['new_hit_rate'], '.1f', ' %')} of {its['new_calls']:,}",
-        "tools in the list at a call": f"{_format(its['mean_list'], '.1f')} of {_format(its['mean_available'], '.1f')}",
+        "hit rate": f"{_number_or_dash(its['hit_rate'], '.1f', ' %')} of {its['calls']:,} ({_format_range(interval)})",
+        "the same for tools new to the session": f"{new_rate} of {its['new_calls']:,}",
+        "tools in the list at a call": f"{listed} of {available}",
         "missed": missed,
         "tokens, each list sent once": f"{its['tokens_hidden']:,} hidden - {its['tokens_meta_tools']:,} meta-tools - "
         f"{its['tokens_resent']:,} re-sent = {its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
@@ -287,10 +289,10 @@ def _render_days(days: Sequence[dict[str, Any]], strategy: str) -> "Table":
             day["day"],
             f"{day['calls']:,}",
             ProgressBar(100, day["hit_rate"] or 0, width=_BAR_COLUMNS),
-            _format(day["hit_rate"], ".1f"),
+            _number_or_dash(day["hit_rate"], ".1f"),
             _format_range(day["hit_rate_interval"]),
             ProgressBar(longest, day["mean_list"] or 0, width=_BAR_COLUMNS // 2),
-            _format(day["mean_list"], ",.1f"),
+            _number_or_dash(day["mean_list"], ",.1f"),
             f"{recorded['tokens_net']:+,}" if recorded["lists"] else "-",
         )
     return table
@@ -303,7 +305,7 @@ def _render_strategies(found: dict[str, Any]) -> "list[RenderableType]":
     rows = [
         (
             f"{one['predictor']} *" if one["predictor"] == found["rules"]["strategy"] else one["predictor"],
-            _format(one["price"], ".3f"),
+            _number_or_dash(one["price"], ".3f"),
             _or_dash(one["requests"]),
             one["calls"],
             _or_dash(one["hit_rate"]),
@@ -347,7 +349,7 @@ def _format_counts(counts: dict[str, Any], between: str) -> str:
     return f"{format_count(counts['sessions'], 'session')}{between}{format_count(counts['calls'], 'call')}"
 
 
-def _format(number: float | None, form: str, unit: str = "") -> str:
+def _number_or_dash(number: float | None, form: str, unit: str = "") -> str:
     return "-" if number is None else f"{number:{form}}{unit}"
 
 

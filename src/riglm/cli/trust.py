@@ -47,7 +47,7 @@ def changes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show what changed in tools since they were approved."""
     from riglm.domain.tool_pin import definition_diff
 
-    found = _changed(config)
+    found = _list_changed(config)
     _remember_shown(found)
     if as_json:
         print_json([{**pin_fields(pin), "diff": definition_diff(pin)} for pin in found])
@@ -79,7 +79,7 @@ def approve(
     """Approve tools as their server lists them now, after a question. Running processes notice within seconds."""
     if everything is (server is not None):
         raise UnusableInputError("which tools to approve is not clear — fix: name a SERVER, or give --all")
-    changed = _changed(config)
+    changed = _list_changed(config)
     found = [pin for pin in changed if server in {None, pin.server} and (not names or pin.name in names)]
     missing = sorted(set(names or ()) - {pin.name for pin in found})
     if missing:
@@ -109,7 +109,7 @@ def export_file(
     config: ConfigOption = None,
 ) -> None:
     """Write the approved tools of all servers, with the digests of their definitions, as JSON."""
-    pins = _pins(config)
+    pins = _list_pins(config)
     servers: dict[str, dict[str, dict[str, str]]] = {}
     for pin in pins:
         if pin.digest:
@@ -134,7 +134,7 @@ def import_file(
     from riglm.container import Container
     from riglm.domain.tool_pin import merge_pins
 
-    approved = _read(file)
+    approved = _read_approvals(file)
     settings = settings_of(config)
     container = Container(settings=settings)
     spooled = container.spooled_pins()
@@ -142,8 +142,10 @@ def import_file(
         pins = merge_pins(store.list_tool_pins(), spooled)
         known = {(pin.server, pin.name): pin for pin in pins if pin.server in approved}
         wanted = [
-            replace(known[key], digest=digest, definition=b"") if key in known else _unseen(*key, digest)
-            for key, digest in ((key, digest) for name, one in approved.items() for key, digest in _keyed(name, one))
+            replace(known[key], digest=digest, definition=b"") if key in known else _create_pin(*key, digest)
+            for key, digest in (
+                (key, digest) for name, one in approved.items() for key, digest in _key_by_tool(name, one)
+            )
         ]
         named = {(pin.server, pin.name) for pin in wanted}
         withdrawn = [replace(pin, digest="", definition=b"") for key, pin in known.items() if key not in named]
@@ -219,11 +221,11 @@ def _require_shown(found: "Iterable[ToolPin]") -> None:
         )
 
 
-def _changed(config: Path | None) -> "list[ToolPin]":
-    return [pin for pin in _pins(config) if pin.change is not None]
+def _list_changed(config: Path | None) -> "list[ToolPin]":
+    return [pin for pin in _list_pins(config) if pin.change is not None]
 
 
-def _pins(config: Path | None) -> "Sequence[ToolPin]":
+def _list_pins(config: Path | None) -> "Sequence[ToolPin]":
     """Return all pins, with those that wait in spools for the store."""
     from riglm.container import Container
     from riglm.domain.tool_pin import merge_pins
@@ -261,7 +263,7 @@ def _print_changes(found: "Iterable[ToolPin]") -> None:
     print_table("Tools that are not as approved", columns, rows)
 
 
-def _read(file: Path) -> dict[str, dict[str, str]]:
+def _read_approvals(file: Path) -> dict[str, dict[str, str]]:
     from pydantic import ValidationError
 
     from riglm.domain.schemas.trust import ApprovedTools
@@ -279,11 +281,11 @@ def _read(file: Path) -> dict[str, dict[str, str]]:
     return {name: one.tools for name, one in read.servers.items()}
 
 
-def _keyed(server: str, tools: dict[str, str]) -> "Iterable[tuple[tuple[str, str], str]]":
+def _key_by_tool(server: str, tools: dict[str, str]) -> "Iterable[tuple[tuple[str, str], str]]":
     return (((server, name), digest) for name, digest in tools.items())
 
 
-def _unseen(server: str, name: str, digest: str) -> "ToolPin":
+def _create_pin(server: str, name: str, digest: str) -> "ToolPin":
     from riglm.domain.tool_pin import ToolPin
 
     now = time.time()

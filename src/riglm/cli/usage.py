@@ -137,7 +137,7 @@ def stats(
     settings = settings_in_use(config)
     store = find_store(settings)
     if store is None:
-        print_json(_summarize(Observations(), ())) if as_json else print_nothing_recorded()
+        print_json(_summarize_figures(Observations(), ())) if as_json else print_nothing_recorded()
         return
     with store:
         found = _read_stats(store, settings)
@@ -145,12 +145,12 @@ def stats(
             print_json(found)
         elif watch:
             with contextlib.suppress(KeyboardInterrupt):
-                _watch(store, settings, found)
+                _watch_stats(store, settings, found)
         else:
             create_console().print(_render_stats(found, store.count_sessions()[1]))
 
 
-def _watch(store: "AnalyticsPort", settings: "Settings", found: dict[str, Any]) -> None:
+def _watch_stats(store: "AnalyticsPort", settings: "Settings", found: dict[str, Any]) -> None:
     from rich.live import Live
 
     console = create_console()
@@ -165,7 +165,7 @@ def _read_stats(store: "AnalyticsPort", settings: "Settings") -> dict[str, Any]:
     if store.count_sessions()[1] <= MAX_SESSIONS:  # of more, maintenance does it
         store.refresh_cooccurrences(time.time())
     figures = _read_figures(store, settings)
-    return _summarize(figures, store.get_cooccurrences(sorted(figures.usage.known)))
+    return _summarize_figures(figures, store.get_cooccurrences(sorted(figures.usage.known)))
 
 
 def _read_figures(store: "AnalyticsPort", settings: "Settings") -> "Observations":
@@ -174,7 +174,7 @@ def _read_figures(store: "AnalyticsPort", settings: "Settings") -> "Observations
     return read_figures(store, settings.prices.prices())
 
 
-def _summarize(figures: "Observations", pairs: "Sequence[Cooccurrence]") -> dict[str, Any]:
+def _summarize_figures(figures: "Observations", pairs: "Sequence[Cooccurrence]") -> dict[str, Any]:
     """Return the figures for JSON output; shares are None if there is nothing to share."""
     from riglm.application.reports.figures import cost_fields, hit_figures, list_figures
 

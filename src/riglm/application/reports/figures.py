@@ -222,11 +222,11 @@ def read_record(
     for session in sessions:
         shown = by_session.get(session.id, [])
         ran = [call for call in session.calls if _is_use(call)]
-        lists += _lists(shown)
-        uses += _uses(session, ran, [each for each in shown if each.is_list])
-        costs += _costs(session, ran, shown, prices, sizes.get(session.client, DEFAULT_SIZES))
+        lists += _observe_lists(shown)
+        uses += _observe_calls(session, ran, [each for each in shown if each.is_list])
+        costs += _price_session(session, ran, shown, prices, sizes.get(session.client, DEFAULT_SIZES))
         on_session(1)
-    usage = _usage(sessions, by_session)
+    usage = _count_usage(sessions, by_session)
     return Observations(
         sessions=tuple(sessions),
         usage=usage,
@@ -267,7 +267,7 @@ def _get_list_tokens(lists: Sequence[Exposure], at: float) -> float:
     return latest.tokens_shown if place and latest.mode == "enforce" else latest.tokens_all
 
 
-def _usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Sequence[Exposure]]) -> UsageFigures:
+def _count_usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Sequence[Exposure]]) -> UsageFigures:
     calls = [call for session in sessions for call in session.calls]
     of_servers = [call for call in calls if call.upstream != OWN_UPSTREAM]
     used = [(session, sum(_is_use(call) for call in session.calls)) for session in sessions]
@@ -304,7 +304,7 @@ def cost_fields(cost: Cost) -> dict[str, Any]:
     return {"sessions": cost.sessions, **rounded}
 
 
-def _lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:
+def _observe_lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:
     shown = [each for each in exposures if each.is_list]
     for place, each in enumerate(shown):
         until = shown[place + 1].timestamp if place + 1 < len(shown) else math.inf
@@ -327,7 +327,7 @@ def _lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:
         )
 
 
-def _uses(
+def _observe_calls(
     session: TrainingSession, calls: Sequence[TrainingCall], lists: Sequence[Exposure]
 ) -> Iterable[CallObservation]:
     used: set[str] = set()
@@ -358,7 +358,7 @@ def _uses(
         )
 
 
-def _costs(
+def _price_session(
     session: TrainingSession,
     calls: Sequence[TrainingCall],
     exposures: Sequence[Exposure],

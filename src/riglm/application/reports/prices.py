@@ -36,13 +36,13 @@ def bill_fields(record: Observations, prices: Prices) -> dict[str, Any]:
             "Claude Code, Codex and Gemini CLI."
         )
     return {
-        "clients": [_client(bill, prices) for bill in record.bills],
+        "clients": [_client_fields(bill, prices) for bill in record.bills],
         "default_sizes": asdict(DEFAULT_SIZES),
         "text": text,
     }
 
 
-def _client(bill: ClientBill, prices: Prices) -> dict[str, Any]:
+def _client_fields(bill: ClientBill, prices: Prices) -> dict[str, Any]:
     sizes = bill.sizes
     return {
         "client": bill.client,

@@ -196,14 +196,14 @@ class _UsageSoFar(UsageSource):
     async def refresh(self, session: Session, candidates: Sequence[str]) -> None:
         now = self._clock()
         uses = self._uses[: -MAX_USAGE_SESSIONS - 1 : -1]
-        key = _key(session)
+        key = _warm_set_key(session)
         found = self._warm_sets.get(key)
         if uses and (found is None or found.is_due(len(uses), candidates, now, self._period)):
             learned = LearnedSessions(self._strategy, uses, candidates, self._server_of)
             self._warm_sets[key] = learned.warm_set(key, now)
 
     def warm_set(self, session: Session) -> WarmSet | None:
-        return self._warm_sets.get(_key(session))
+        return self._warm_sets.get(_warm_set_key(session))
 
 
 class _ReplayedPrediction(NullPrediction):
@@ -242,7 +242,7 @@ class _ReplayedPrediction(NullPrediction):
         return ToolSearchResult(hits=(hit,), near=(), abstained=False)
 
 
-def _key(session: Session) -> WarmSetKey:
+def _warm_set_key(session: Session) -> WarmSetKey:
     return WarmSetKey(
         principal=session.principal, client=session.client.name, profile=session.profile, project=session.project
     )
@@ -319,7 +319,7 @@ def replay_history(
     `since`, or whose catalog is unknown, are only learned from. Contexts are not recorded as text, so they play no
     part. Failed calls are not learned.
     """
-    servers, replays = _servers(history), dict[str, SessionReplay]()
+    servers, replays = _map_servers(history), dict[str, SessionReplay]()
 
     def replay_of(session: TrainingSession) -> SessionReplay:
         whose = session.principal if by_principal else ""
@@ -338,7 +338,7 @@ async def _replay_all(
     since: float,
     on_session: Callable[[int], None],
 ) -> ReplayedHistory:
-    found, catalogs = ReplayedHistory(), lru_cache(_MAX_CATALOGS)(lambda names: _catalog(names, definitions))
+    found, catalogs = ReplayedHistory(), lru_cache(_MAX_CATALOGS)(lambda names: _create_catalog(names, definitions))
     for session in history:
         calls = session.calls
         names = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in calls))))
@@ -375,12 +375,12 @@ async def _replay_all(
     return found
 
 
-def _servers(history: Sequence[TrainingSession]) -> Mapping[str, str]:
+def _map_servers(history: Sequence[TrainingSession]) -> Mapping[str, str]:
     named = {tool: server_in(tool) for session in history for tool in session.tools_available}
     return named | {call.tool: call.upstream for session in history for call in session.calls}
 
 
-def _catalog(names: tuple[str, ...], definitions: Mapping[str, bytes]) -> ToolCatalog:
+def _create_catalog(names: tuple[str, ...], definitions: Mapping[str, bytes]) -> ToolCatalog:
     def definition(name: str) -> bytes:
         known = definitions.get(name)
         if known is not None:
@@ -403,12 +403,12 @@ def figures(calls: Sequence[ReplayedCall]) -> dict[str, Any]:
         "sessions": len({call.session for call in calls}),
         "calls": len(calls),
         "new_calls": len(fresh),
-        "hit_rate": _percent(sum(call.is_hit for call in calls), len(calls)),
-        "new_hit_rate": _percent(sum(call.is_hit for call in fresh), len(fresh)),
+        "hit_rate": _to_percent(sum(call.is_hit for call in calls), len(calls)),
+        "new_hit_rate": _to_percent(sum(call.is_hit for call in fresh), len(fresh)),
         "mean_list": round(shown / len(calls), 2) if calls else None,
-        "reduction": _percent(available - shown, available),
+        "reduction": _to_percent(available - shown, available),
     }
 
 
-def _percent(part: float, whole: float) -> float | None:
+def _to_percent(part: float, whole: float) -> float | None:
     return round(100 * part / whole, 2) if whole else None

@@ -51,7 +51,7 @@ def share_by_session(hits: Sequence[int], calls: Sequence[int]) -> Interval | No
     plain = wilson(sum(hits), sum(calls))
     if plain is None:
         return None
-    low, high = _ends(np.array(hits, dtype=np.float64), np.array(calls, dtype=np.float64))
+    low, high = _draw_ends(np.array(hits, dtype=np.float64), np.array(calls, dtype=np.float64))
     return Interval(max(0.0, min(plain.low, low)), min(1.0, max(plain.high, high)))
 
 
@@ -59,10 +59,10 @@ def ratio_by_session(parts: Sequence[float], wholes: Sequence[float]) -> Interva
     """Return the interval of the ratio of two sums over sessions; None with fewer than two sessions."""
     if len(parts) < 2:  # one session says nothing of others
         return None
-    return Interval(*_ends(np.array(parts, dtype=np.float64), np.array(wholes, dtype=np.float64)))
+    return Interval(*_draw_ends(np.array(parts, dtype=np.float64), np.array(wholes, dtype=np.float64)))
 
 
-def _ends(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> tuple[float, float]:
+def _draw_ends(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> tuple[float, float]:
     """Between what the sum of parts by that of wholes lies, over draws of as many sessions as there are."""
     count, random = len(parts), np.random.default_rng(_SEED)
     ratios = np.empty(_DRAWS if count <= _MANY else _FEW_DRAWS)
@@ -71,11 +71,11 @@ def _ends(parts: NDArray[np.float64], wholes: NDArray[np.float64]) -> tuple[floa
         drawn = random.integers(0, count, size=(min(at_once, len(ratios) - start), count))
         ratios[start : start + len(drawn)] = parts[drawn].sum(axis=1) / np.maximum(wholes[drawn].sum(axis=1), 1.0)
     middle = float(parts.sum() / max(wholes.sum(), 1.0))
-    low, high = (middle + _stretch(count) * (float(end) - middle) for end in np.quantile(ratios, _ENDS))
+    low, high = (middle + _widen_interval(count) * (float(end) - middle) for end in np.quantile(ratios, _ENDS))
     return low, high
 
 
-def _stretch(count: int) -> float:
+def _widen_interval(count: int) -> float:
     """How much wider an interval from few sessions must be: their spread is smaller, and itself not well known.
 
     Uses Student's distribution in place of the normal one, by the first term of its expansion.
@@ -161,16 +161,16 @@ def price_interval(figures: Observations) -> Interval | None:
 def judge(evidence: VerdictInput) -> Verdict:
     """The first reason that is not met decides; one that is not known leaves it open."""
     if not evidence.sessions:
-        return Verdict(code="empty", text=_empty(evidence), reasons=())
-    reasons = (_enough(evidence), _hidden(evidence), _price(evidence))
-    code = _code(reasons)
-    return Verdict(code=code, text=_text(code, evidence), reasons=reasons)
+        return Verdict(code="empty", text=_explain_empty(evidence), reasons=())
+    reasons = (_check_enough(evidence), _check_hidden(evidence), _check_price(evidence))
+    code = _choose_code(reasons)
+    return Verdict(code=code, text=_format_verdict(code, evidence), reasons=reasons)
 
 
 _FAILING: Final[dict[str, VerdictCode]] = {"sessions": "too_early", "hidden": "nothing_hidden", "price": "costs_more"}
 
 
-def _empty(evidence: VerdictInput) -> str:
+def _explain_empty(evidence: VerdictInput) -> str:
     others, unlisted = evidence.others, evidence.unlisted
     asked = "Work with riglm in front of your servers for some days (`riglm init` puts it there), then ask again."
     if not others and not unlisted:
@@ -189,21 +189,21 @@ def _empty(evidence: VerdictInput) -> str:
     return " ".join([*facts, asked])
 
 
-def _code(reasons: tuple[VerdictCheck, ...]) -> VerdictCode:
+def _choose_code(reasons: tuple[VerdictCheck, ...]) -> VerdictCode:
     for reason in reasons:
         if reason.met is False:
             return _FAILING[reason.name]
     return "worth_it" if all(reason.met for reason in reasons) else "unsure"
 
 
-def _text(code: VerdictCode, evidence: VerdictInput) -> str:
+def _format_verdict(code: VerdictCode, evidence: VerdictInput) -> str:
     if code == "worth_it":
         return "Filtering is on, and worth it." if evidence.is_on else "Worth switching on: `riglm enforce`."
     go_on = "go on" if evidence.is_on else "go on in shadow mode"
     words = {
         "too_early": f"Too early to say: {go_on}, and ask again.",
         "nothing_hidden": "Not worth it now: no list hides anything, because that would not pay.",
-        "costs_more": f"Not worth it now: sessions cost no less than {_other(evidence)}.",
+        "costs_more": f"Not worth it now: sessions cost no less than {_format_baseline(evidence)}.",
         "unsure": "Not sure yet: the numbers may still fall to either side.",
     }[code]
     if evidence.is_deferred and code == "nothing_hidden":
@@ -211,7 +211,7 @@ def _text(code: VerdictCode, evidence: VerdictInput) -> str:
     return f"{words} Filtering is on: `riglm shadow` shows everything again." if evidence.is_on else words
 
 
-def _enough(evidence: VerdictInput) -> VerdictCheck:
+def _check_enough(evidence: VerdictInput) -> VerdictCheck:
     counted = f"{format_count(evidence.sessions, 'session')} with {format_count(evidence.calls, 'call')}"
     text = f"{counted}; it takes {MIN_SESSIONS} and {MIN_CALLS}"
     return VerdictCheck(name="sessions", met=_is_enough(evidence), text=text)
@@ -225,7 +225,7 @@ def _is_enough_recorded(evidence: VerdictInput) -> bool:
     return _is_enough(evidence) and evidence.recorded >= MIN_SESSIONS
 
 
-def _hidden(evidence: VerdictInput) -> VerdictCheck:
+def _check_hidden(evidence: VerdictInput) -> VerdictCheck:
     is_on, is_deferred = evidence.is_on, evidence.is_deferred
     if evidence.hidden:
         does = ("get" if is_on else "would get") if is_deferred else ("are" if is_on else "would be")
@@ -236,31 +236,32 @@ def _hidden(evidence: VerdictInput) -> VerdictCheck:
         return VerdictCheck(name="hidden", met=None, text=text)
     nothing = "no tool got a preload hint" if is_deferred else "no list was shorter than the whole catalog"
     if not _is_enough_recorded(evidence):
-        return VerdictCheck(name="hidden", met=None, text=f"{nothing} so far, in {_sessions(evidence.recorded)}")
+        return VerdictCheck(name="hidden", met=None, text=f"{nothing} so far, in {_format_sessions(evidence.recorded)}")
     return VerdictCheck(name="hidden", met=False, text=f"{nothing}: that would not have paid")
 
 
-def _price(evidence: VerdictInput) -> VerdictCheck:
+def _check_price(evidence: VerdictInput) -> VerdictCheck:
     found = evidence.price
     if found is None:
         return VerdictCheck(name="price", met=None, text="too few sessions were recorded to price them")
-    below = _above(Interval(-found.high, -found.low), -1.0)
-    text = f"sessions cost {found.low:.2f} to {found.high:.2f} of the price {_other(evidence)}; it must be below 1"
+    below = _is_above(Interval(-found.high, -found.low), -1.0)
+    price = f"{found.low:.2f} to {found.high:.2f} of the price {_format_baseline(evidence)}"
+    text = f"sessions cost {price}; it must be below 1"
     if not _is_enough_recorded(evidence):
-        below, text = None, f"{text}, by the lists of {_sessions(evidence.recorded)}"
+        below, text = None, f"{text}, by the lists of {_format_sessions(evidence.recorded)}"
     return VerdictCheck(name="price", met=below, text=text)
 
 
-def _other(evidence: VerdictInput) -> str:
+def _format_baseline(evidence: VerdictInput) -> str:
     return "with the client's tool search alone" if evidence.is_deferred else "without a proxy"
 
 
-def _sessions(count: int) -> str:
+def _format_sessions(count: int) -> str:
     few = f"; {MIN_SESSIONS} are needed for a verdict" if count < MIN_SESSIONS else ""
     return f"{format_count(count, 'session')}{few}"
 
 
-def _above(found: Interval, bound: float) -> bool | None:
+def _is_above(found: Interval, bound: float) -> bool | None:
     """Whether all of an interval lies above a bound, or none of it; None when it may be either."""
     if found.low >= bound and found.high > bound:
         return True
