@@ -93,6 +93,8 @@ async def lifespan(
                         overrides.when_changed(middleware.overridden)
                         tasks.append(asyncio.create_task(overrides.follow()))
                         await overrides.ready(_OVERRIDES_SECONDS)
+                    if settings.storage.outlives_process:
+                        await container.live_configuration().ready(_CHANGES_SECONDS)
                     await proxy.check_names()
                     yield proxy
             finally:
@@ -137,7 +139,6 @@ async def _following_store(container: Container) -> AsyncIterator[None]:
     try:
         if container.settings().storage.outlives_process:
             following.append(asyncio.create_task(live.follow(worker, container.choices)))
-            await live.ready(_CHANGES_SECONDS)
         if pins.is_strict:
             await pins.ready(_PINS_SECONDS)
         yield
