@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -10,9 +10,9 @@ from uuid import UUID
 import msgspec
 
 from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
-from riglm.domain.learning import LearnedPair, PairSource
-from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.learning import LearnedPair
+from riglm.domain.session import Session
 from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
@@ -53,12 +53,10 @@ def decode(line: bytes) -> Record:
     """
     try:
         kind, values = _parse(line)
-        type_, converters = _TYPES[kind]
-        for name, convert in converters.items():
-            if values.get(name) is not None:
-                values[name] = convert(values[name])
-        record: Record = type_(**values)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        if kind == _KINDS[LearnedPair]:
+            values["vector"] = _to_vector(values["vector"])
+        record: Record = msgspec.convert(values, _TYPES[kind])
+    except (KeyError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError) as error:
         raise ValueError(f"not a record: {error}") from error
     return record
 
@@ -93,48 +91,21 @@ def _plain(value: Any) -> Any:
 _write: Final = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
 
 
-def _uuids(values: list[str]) -> tuple[UUID, ...]:
-    return tuple(map(UUID, values))
-
-
-def _bytes(text: str) -> bytes:
-    return b64decode(text, validate=True)
-
-
-def _vector(text: str) -> "Vector":
+def _to_vector(text: str) -> "Vector":
     import numpy as np  # noqa: PLC0415  # a process without learned pairs does not load it
 
-    return np.frombuffer(_bytes(text), dtype="<f4")
+    return np.frombuffer(b64decode(text, validate=True), dtype="<f4")
 
 
-_TYPES: Final[dict[str, tuple[Callable[..., Any], dict[str, Callable[[Any], Any]]]]] = {
-    "invocation": (ToolInvocation, {"id": UUID, "session_id": UUID, "error_kind": ErrorKind, "found": DiscoveryMethod}),
-    "exposure": (Exposure, {"id": UUID, "session_id": UUID, "shown": tuple, "hidden": tuple}),
-    "session": (
-        Session,
-        {
-            "id": UUID,
-            "era": ProtocolEra,
-            "transport": Transport,
-            "method": IdentificationMethod,
-            "client": lambda values: ClientInfo(**values),
-            "tools_available": tuple,
-        },
-    ),
-    "session_closed": (SessionClosed, {"session_id": UUID}),
-    "learned_pair": (
-        LearnedPair,
-        {
-            "id": UUID,
-            "vector": _vector,
-            "terms": tuple,
-            "session_id": UUID,
-            "teacher": lambda values: PairSource(**values),
-        },
-    ),
-    "pairs_forgotten": (LearnedPairsDeleted, {"ids": _uuids}),
-    "tool_catalog": (StoredToolCatalog, {"capabilities": _bytes, "tools": _bytes}),
-    "tool_pin": (ToolPin, {"definition": _bytes, "seen": _bytes}),
-    "token_usage": (TokenUsage, {"id": UUID, "session_id": UUID}),
+_TYPES: Final[Mapping[str, type[Any]]] = {
+    "invocation": ToolInvocation,
+    "exposure": Exposure,
+    "session": Session,
+    "session_closed": SessionClosed,
+    "learned_pair": LearnedPair,
+    "pairs_forgotten": LearnedPairsDeleted,
+    "tool_catalog": StoredToolCatalog,
+    "tool_pin": ToolPin,
+    "token_usage": TokenUsage,
 }
-_KINDS: Final = {type_: kind for kind, (type_, _) in _TYPES.items()}
+_KINDS: Final = {type_: kind for kind, type_ in _TYPES.items()}

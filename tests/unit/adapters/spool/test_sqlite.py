@@ -343,15 +343,15 @@ def test_pins_of_running_and_ended_processes_are_read_and_stay(root):
     (root / "unreadable.db").write_bytes(b"x" * 9000)
     with SqliteSpool(root) as running:
         running.append([pins[2]])
-        assert spooled_pins(root) == pins
+        assert spooled_pins("sqlite", root) == pins
         assert [len(running.read(9).records) for _ in range(2)] == [6, 6]
 
 
 def test_damaged_pins_and_spools_of_a_newer_version_are_left_out(root):
-    assert spooled_pins(root) == []
+    assert spooled_pins("sqlite", root) == []
     with SqliteSpool(root) as spool:
         spool.append([a_tool_pin(name="read"), a_tool_pin(name="write")])
     change(*files(root), "UPDATE record SET checksum = 0 WHERE id = 1")
-    assert [pin.name for pin in spooled_pins(root)] == ["write"]
+    assert [pin.name for pin in spooled_pins("sqlite", root)] == ["write"]
     change(*files(root), f"PRAGMA user_version = {VERSION + 1}")
-    assert spooled_pins(root) == []
+    assert spooled_pins("sqlite", root) == []
