@@ -83,7 +83,7 @@ async def lifespan(
                 if filtered:
                     container.shared_learning()
             if filtered or sharing is not None:
-                maintenance.when_forgotten(_forgetting(container, sharing, filtered=filtered))
+                maintenance.on_erased(_forgetting(container, sharing, filtered=filtered))
             tasks = [asyncio.create_task(_sweep(proxy, sharing))]
             try:
                 async with _controlled(container, ports, control), _gateways(container, ports):

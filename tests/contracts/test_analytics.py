@@ -146,27 +146,6 @@ def test_a_new_database_is_readable_by_its_owner_alone(tmp_path):
         assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}
 
 
-def test_a_list_of_tools_that_repeats_is_stored_once(tmp_path):
-    file = tmp_path / "usage.db"
-    names = tuple(f"tool_{number}" for number in range(100))
-    with SqlAnalytics(url(file)) as store:
-        sessions = [a_session(tools_available=names) for _ in range(10)]
-        store.record_many([*sessions, *(an_exposure(each, *names[:5], hidden=names[5:]) for each in sessions)])
-    rows = sqlite3.connect(file)
-    assert rows.execute("SELECT count(*) FROM toolset").fetchone() == (3,)
-    rows.close()
-
-
-def test_identifiers_take_sixteen_bytes(tmp_path):
-    file = tmp_path / "usage.db"
-    session = a_session()
-    with SqlAnalytics(url(file)) as store:
-        store.record_many([session])
-    rows = sqlite3.connect(file)
-    assert rows.execute("SELECT id FROM session").fetchone() == (session.id.bytes,)
-    rows.close()
-
-
 def test_readers_see_the_store_while_another_process_writes(tmp_path):
     file = tmp_path / "usage.db"
     with SqlAnalytics(url(file)) as store:

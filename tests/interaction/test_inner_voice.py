@@ -5,7 +5,6 @@ import hashlib
 import json
 import sqlite3
 import sys
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,17 +172,6 @@ def tables(answer: Any) -> list[str]:
     return [snippet["table"] for snippet in answer["snippets"]]
 
 
-async def test_rows_of_another_dimension_or_model_are_never_compared(ask: Asking):
-    fits = ask.shelf.thought(WORDS)
-    for other, model in ((embedded(WORDS).vector[:128], _EMBEDDER.model), (embedded(WORDS).vector, "another/model")):
-        ask.shelf.thought(f"{WORDS} {uuid.uuid4()}", embedding=Embedding(model=model, vector=other))
-    ask.shelf.thought(f"{WORDS} without any vector", embedding=None)
-    answer = await ask()
-    assert ids(answer) == [f"t:{fits.id}"]
-    assert answer["diagnostics"]["thought_candidates"] == 1
-    assert answer["diagnostics"]["dim"] == 256
-
-
 async def test_a_mix_of_three_fifths_gives_six_of_the_graph_and_four_thoughts(ask: Asking):
     ask.shelf.thoughts(*(f"{WORDS}, as thought {number}" for number in range(12)))
     ask.shelf.observations("falcon", *(f"{WORDS}, as observed {number}" for number in range(12)))
@@ -212,15 +200,6 @@ async def test_private_thoughts_are_given_only_when_they_are_asked_for(ask: Aski
     public, private = ask.shelf.thought(f"{WORDS} for all"), ask.shelf.thought(f"{WORDS} for me", is_private=True)
     assert ids(await ask()) == [f"t:{public.id}"]
     assert set(ids(await ask(include_private=True))) == {f"t:{public.id}", f"t:{private.id}"}
-
-
-async def test_tags_include_and_exclude(ask: Asking):
-    one = ask.shelf.thought(f"{WORDS} one", tags=("red", "odd"))
-    two = ask.shelf.thought(f"{WORDS} two", tags=("red",))
-    assert set(ids(await ask())) == {f"t:{one.id}", f"t:{two.id}"}
-    assert ids(await ask(exclude_tags=["odd"])) == [f"t:{two.id}"]
-    assert ids(await ask(include_tags=["odd", "nothing has it"], exclude_tags=[])) == [f"t:{one.id}"]
-    assert ids(await ask(exclude_tags=["red"])) == []
 
 
 async def test_the_same_text_in_several_tables_is_given_once(ask: Asking):

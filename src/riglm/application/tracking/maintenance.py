@@ -95,7 +95,7 @@ class Maintenance:
         self._started_at = clock()
         self._since = self._started_at - _CLOCKS_APART
         self._heard = 0.0
-        self._detach: list[Callable[[Sequence[ErasureRequest]], None]] = []
+        self._callbacks: list[Callable[[Sequence[ErasureRequest]], None]] = []
 
     def keep(self, expiry: Callable[[float], Expiry]) -> None:
         """From the next purge on, remove what is too old by another measure; on any thread."""
@@ -106,9 +106,9 @@ class Maintenance:
         """From the next round on, take a session for ended after another silence; on any thread."""
         self._idle_gap = seconds
 
-    def when_forgotten(self, detach: Callable[[Sequence[ErasureRequest]], None]) -> None:
-        """Register a callback for erased sessions, on this thread; it is called again when there are more."""
-        self._detach.append(detach)
+    def on_erased(self, callback: Callable[[Sequence[ErasureRequest]], None]) -> None:
+        """Register a callback for erasures, with all sessions erased since the start; it is called on this thread."""
+        self._callbacks.append(callback)
 
     def start(self) -> None:
         """Begin."""
@@ -150,7 +150,7 @@ class Maintenance:
 
     def watch(self) -> None:
         """Call the callbacks if something was erased since the last time."""
-        if not self._detach:
+        if not self._callbacks:
             return
         try:
             with self._open_store() as store:
@@ -161,8 +161,8 @@ class Maintenance:
             return
         if heard != self._heard:
             self._heard = heard
-            for detach in self._detach:
-                detach(sessions)
+            for callback in self._callbacks:
+                callback(sessions)
 
     def _reliable_time(self, store: AnalyticsPort) -> float:
         """Return the time by which records are old: that of the clock, unless it is far ahead of what is stored."""

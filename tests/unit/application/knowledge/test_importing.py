@@ -123,19 +123,6 @@ def test_two_imports_at_once_lose_no_words_of_each_other(file):
         assert texts(store, Table.ENTITIES) == ["X (thing). X works at Y. X works at Z."]
 
 
-def test_what_one_owner_imports_is_not_another_s(store, file):
-    run(store, file(ALICE, WORKS), owner="ann")
-    run(store, file(ALICE), owner="")
-    assert texts(store, Table.ENTITIES) == ["Alice (person)."]
-    assert texts(store, Table.ENTITIES, "ann") == ["Alice (person). Alice works at Acme."]
-
-
-def test_equal_thoughts_are_taken_once(store, file):
-    done = run(store, file({"text": "Tea"}, {"text": " tea "}, {"text": "Coffee"}), LineFormat.THOUGHTS)
-    assert (done.read.thoughts, done.new.thoughts) == (3, 2)
-    assert texts(store, Table.THOUGHTS) == ["Coffee", "Tea"]
-
-
 def test_a_thought_that_comes_again_with_other_tags_is_told_as_changed(store, file):
     run(store, file({"text": "zebra", "origin": "human"}), LineFormat.THOUGHTS)
     again = file({"text": "zebra", "tags": ["secret"], "origin": "model"})

@@ -1,7 +1,6 @@
 """What the tool answers, whatever it is asked and whatever is stored."""
 
 import asyncio
-import logging
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -122,63 +121,10 @@ async def test_numbers_of_hundreds_of_digits_are_put_on_the_bound():
         assert result["structuredContent"]["diagnostics"]["k_req"] in (1, 50)
 
 
-async def test_raw_arguments_that_cannot_be_read_are_invalid_params():
-    stage = Stage()
-    for raw in (b"", b"{", b"[]", b'"q"', b"\xff", b'{"query":1e999}', b"[" * 10_000):
-        assert await stage.code(raw) == "invalid_params"
-
-
 async def test_a_long_question_is_read_as_far_as_a_model_reads():
     stage = Stage()
     stage.kept.add_thoughts([a_thought("falcon")])
     assert len((await stage.ask("falcon " * 100_000))["snippets"]) == 1
-
-
-async def test_a_model_that_does_not_answer_is_embedder_unavailable():
-    stage = Stage()
-    stage.error = EmbedderUnavailableError("secret reasons")
-    assert await stage.code({"query": "falcon"}) == "embedder_unavailable"
-    assert stage.store.asked == []
-
-
-async def test_a_store_that_does_not_answer_is_db_error():
-    stage = Stage()
-    stage.store.error = AnalyticsUnavailableError("secret reasons")
-    assert await stage.code({"query": "falcon"}) == "db_error"
-
-
-@pytest.mark.parametrize("of", ["store", "embedder"])
-async def test_what_should_never_happen_is_internal_error_and_logged_without_its_text(
-    of: str, caplog: pytest.LogCaptureFixture
-):
-    stage = Stage()
-    error = ZeroDivisionError("the falcon's secret")
-    if of == "store":
-        stage.store.error = error
-    else:
-        stage.error = error
-    with caplog.at_level(logging.DEBUG, logger="riglm"):
-        result = await stage.result({"query": "falcon"})
-    assert '"code":"internal_error"' in result["content"][0]["text"]
-    assert "secret" not in str(result)
-    (record,) = caplog.records
-    assert record.levelname == "ERROR"
-    assert record.__dict__["cause"] == "ZeroDivisionError"
-    assert "falcon" not in str(record.__dict__)
-    assert record.exc_info is None
-
-
-async def test_a_silent_voice_logs_its_counts_in_the_end_and_nothing_else(caplog: pytest.LogCaptureFixture):
-    stage = Stage(is_silent=True)
-    with caplog.at_level(logging.DEBUG, logger="riglm"):
-        await stage.ask("falcon")
-        await stage.code({"query": ""})
-        stage.error = ZeroDivisionError("secret")
-        await stage.code({"query": "falcon"})
-        assert caplog.records == []
-        await stage.voice.close()
-    (record,) = caplog.records
-    assert (record.__dict__["succeeded"], record.__dict__["failed"]) == (1, 2)
 
 
 async def test_each_table_is_asked_for_three_candidates_a_snippet_up_to_the_bound():
@@ -197,13 +143,6 @@ async def test_a_source_without_a_share_is_not_asked():
     stage.store.asked.clear()
     await stage.ask("falcon", mix=1)
     assert [table for table, _, _ in stage.store.asked] == [Table.ENTITIES, Table.OBSERVATIONS]
-
-
-async def test_a_principal_is_answered_from_its_own_unless_the_store_is_shared():
-    for shared, expected in ((False, 1), (True, 2)):
-        stage = Stage(shared=shared)
-        stage.kept.add_thoughts([a_thought("falcon one", owner="me"), a_thought("falcon two", owner="you")])
-        assert len((await stage.ask("falcon", "me"))["snippets"]) == expected
 
 
 async def test_it_is_rehearsed_once_however_often_it_is_listed_and_that_is_no_call():

@@ -65,22 +65,6 @@ def test_pairs_are_there_after_a_round(store):
     assert [pair.last_updated for pair in store.get_cooccurrences(["a"])] == [NOW]
 
 
-def test_learned_pairs_beyond_the_bound_are_forgotten(store):
-    store.record_many([a_learned_pair(updated_at=float(at)) for at in range(3)])
-    Maintenance(lambda: store, lambda: 3, most_pairs=2).run_once()
-    assert [pair.updated_at for pair in store.list_learned_pairs("minilm")] == [2.0, 1.0]
-
-
-def test_sessions_whose_process_was_killed_end_with_their_last_record(store):
-    killed, alive = a_session(started_at=1000.0), a_session(started_at=2500.0)
-    store.record_many([killed, alive, an_invocation(killed, "a", timestamp=1100.0)])
-    Maintenance(lambda: store, lambda: 3, idle_gap=1000.0, clock=Clock(3000.0)).run_once()
-    assert {each.session.id: each.session.ended_at for each in store.list_sessions()} == {
-        killed.id: 1100.0,
-        alive.id: None,
-    }
-
-
 def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog):
     class Stuck(Counting):
         def prune_learned_pairs(self, most):
@@ -114,23 +98,6 @@ def test_what_another_process_refreshed_lately_is_not_refreshed_again(store):
     clock.now += 1.0
     Maintenance(lambda: store, lambda: 2, clock=clock).run_once()
     assert len(store.refreshes) == 2
-
-
-def test_a_refresh_by_a_clock_ahead_holds_up_no_other(store):
-    session = a_session()
-    store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
-    Maintenance(lambda: store, lambda: 2, clock=Clock(NOW + 86_400.0)).run_once()
-    Maintenance(lambda: store, lambda: 2, clock=Clock()).run_once()
-    assert store.get_refresh_time() == NOW
-
-
-def test_a_forgetting_by_a_clock_ahead_is_heard_and_hides_no_other(store):
-    told = []
-    maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock())
-    for heard, (key, at) in enumerate((("p", NOW + 86_400.0), ("q", NOW + 5.0)), 1):
-        next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key=key, at=at)))
-        maintenance.watch()
-        assert len(told) == heard
 
 
 def test_what_somebody_forgotten_used_together_goes_when_that_is_finished(store):
@@ -167,28 +134,10 @@ def test_what_is_too_old_is_looked_for_now_and_then_although_nothing_new_is_stor
     assert store.list_sessions() == []
 
 
-def test_without_limits_nothing_is_removed(store):
-    an_old_session(store)
-    Maintenance(lambda: store, lambda: 0).run_once()
-    assert len(store.list_sessions()) == 1
-
-
 def test_forgetting_that_was_given_up_is_finished(store):
     an_old_session(store)
     next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
     Maintenance(lambda: store, lambda: 0).run_once()
-    assert store.list_sessions() == []
-
-
-def test_nothing_is_done_while_another_process_is_at_it(store):
-    an_old_session(store)
-    maintenance = Maintenance(lambda: store, lambda: 1, expiry=of_all_before(5000.0))
-    with store.maintenance_lease() as mine:
-        assert mine
-        assert not maintenance.run_once()
-        assert store.refreshes == []
-        assert len(store.list_sessions()) == 1
-    assert maintenance.run_once()
     assert store.list_sessions() == []
 
 
@@ -238,47 +187,38 @@ def test_two_at_once_purge_nothing_twice(store):
     assert store.list_sessions() == []
 
 
-def test_whoever_asked_for_it_is_told_once_that_somebody_was_forgotten(store):
-    told = []
-    maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0))
-    maintenance.watch()
-    assert told == []
-    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=5001.0)))
-    maintenance.watch()
-    maintenance.watch()
-    assert told == [1]
-    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="q", at=5002.0)))
-    maintenance.watch()
-    assert told == [1, 1]
+def watching(open_store, erasures):
+    maintenance = Maintenance(open_store, lambda: 0, clock=Clock(5000.0))
+    maintenance.on_erased(lambda sessions: erasures.append([each.key for each in sessions]))
+    return maintenance
 
 
-def test_those_who_remember_sessions_are_told_which_were_forgotten_before_the_rest_is_learned_anew(store):
-    told = []
-    maintenance = Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append("learn"), clock=Clock(5000.0))
-    maintenance.when_forgotten(lambda sessions: told.append([each.key for each in sessions]))
-    ids = ["one", "other"]
-    for id_ in ids:
-        for _ in store.erase(ErasureRequest(whose=ErasureScope.SESSION, key=id_, at=6000.0)):
+def test_each_erasure_is_reported_once_with_all_erased_sessions(store):
+    erasures = []
+    maintenance = watching(lambda: store, erasures)
+    maintenance.watch()
+    for whose, key in ((ErasureScope.PRINCIPAL, "p"), (ErasureScope.SESSION, "one"), (ErasureScope.SESSION, "other")):
+        for _ in store.erase(ErasureRequest(whose=whose, key=key, at=6000.0)):
             pass
         maintenance.watch()
         maintenance.watch()
-    assert told == [ids[:1], "learn", ids, "learn"]
+    assert erasures == [[], ["one"], ["one", "other"]]
 
 
-def test_whoever_was_forgotten_long_before_the_start_is_not_told(store):
+def test_an_erasure_long_before_the_start_is_not_reported(store):
     next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=4000.0)))
-    told = []
-    Maintenance(lambda: store, lambda: 0, on_forgotten=lambda: told.append(1), clock=Clock(5000.0)).watch()
-    assert told == []
+    erasures = []
+    watching(lambda: store, erasures).watch()
+    assert erasures == []
 
 
-def test_a_store_that_is_away_forgets_nobody():
+def test_an_unavailable_store_reports_no_erasure():
     def away():
         raise AnalyticsUnavailableError("away")
 
-    told = []
-    Maintenance(away, lambda: 0, on_forgotten=lambda: told.append(1)).watch()
-    assert told == []
+    erasures = []
+    watching(away, erasures).watch()
+    assert erasures == []
 
 
 def test_a_failed_round_is_logged_and_tried_again(store, caplog):
@@ -300,7 +240,9 @@ def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(st
     stored = iter(range(1_000_000))
     told = threading.Semaphore(0)
     schedule = MaintenanceSchedule(delay=0.0, interval=0.001, watch=0.0005)
-    with Maintenance(lambda: store, lambda: next(stored), schedule=schedule, on_forgotten=told.release) as maintenance:
+    maintenance = Maintenance(lambda: store, lambda: next(stored), schedule=schedule)
+    maintenance.on_erased(lambda _: told.release())
+    with maintenance:
         for _ in range(3):
             assert store.refreshed.acquire(timeout=SOON)
         next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="p", at=maintenance._clock())))
@@ -333,10 +275,6 @@ def test_closing_gives_a_purge_up(store):
     assert begun.wait(SOON)
     maintenance.close(SOON)
     assert not maintenance._thread.is_alive()
-
-
-def test_closing_what_never_started_is_allowed(store):
-    Maintenance(lambda: store, lambda: 0).close()
 
 
 def test_another_measure_of_what_is_too_old_counts_at_the_next_look():
@@ -435,14 +373,6 @@ def test_what_is_too_old_goes_when_riglm_runs_shortly_at_long_intervals(store, d
     assert sorted(kept) == [run for run in runs if run >= runs[-2] - 7 * DAY]
 
 
-def test_a_clock_ahead_deletes_nothing_between_short_runs_at_long_intervals(store):
-    for at in (REAL - 6 * DAY, REAL, REAL + 400 * DAY, REAL + 400 * DAY + 600.0, REAL + 60.0):
-        maintenance = kept_by(store, Clock(at + 10.0))
-        record_call_at(store, at)
-        maintenance.run_once()
-    assert len(store.list_sessions()) == 5
-
-
 @pytest.mark.parametrize("is_known", [False, True], ids=["no run before", "a run before"])
 def test_a_clock_behind_holds_up_nothing_when_it_is_right_again(store, caplog, is_known):
     old, new = record_call_at(store, REAL - 6 * DAY), record_call_at(store, REAL)
@@ -457,24 +387,6 @@ def test_a_clock_behind_holds_up_nothing_when_it_is_right_again(store, caplog, i
     kept_by(store, Clock(REAL + 1.5 * DAY)).run_once()
     assert stored_sessions(store) == {new}
     assert "days ahead" not in caplog.text
-
-
-def test_what_is_too_old_goes_by_a_clock_that_agrees_with_the_newest_records(store):
-    record_call_at(store, REAL - 200 * DAY)
-    new = record_call_at(store, REAL - 600.0)
-    kept_by(store, Clock(REAL)).run_once()
-    assert stored_sessions(store) == {new}
-
-
-def test_a_clock_that_was_ahead_holds_up_nothing_when_it_is_right_again(store):
-    record_call_at(store, REAL)
-    kept_by(store, Clock(REAL + 400 * DAY)).run_once()
-    kept_by(store, Clock(REAL + 1.0)).run_once()
-    kept_by(store, Clock(REAL + 2 * DAY)).run_once()
-    kept_by(store, Clock(REAL + 4 * DAY)).run_once()
-    kept_by(store, Clock(REAL + 6 * DAY)).run_once()
-    kept_by(store, Clock(REAL + 8 * DAY)).run_once()
-    assert stored_sessions(store) == set()
 
 
 def test_steps_are_each_followed_by_a_pause():

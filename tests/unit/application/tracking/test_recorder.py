@@ -81,20 +81,6 @@ def test_putting_neither_opens_the_store_nor_waits_for_it(shop):
         assert recorder.flush(SOON)
 
 
-def test_the_store_is_not_opened_by_the_thread_that_puts():
-    threads = []
-
-    def open_store():
-        threads.append(threading.current_thread())
-        return InMemoryAnalytics()
-
-    with Eager(open_store) as recorder:
-        assert threads == []
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-    assert threads != [threading.current_thread()]
-
-
 def test_a_recorder_without_records_opens_no_store(shop):
     with Eager(lambda: shop):
         pass
@@ -127,11 +113,6 @@ def test_a_store_that_cannot_be_opened_at_once_is_opened_for_the_first_record(sh
         recorder.put(a_session())
         assert recorder.flush(SOON)
     assert len(tries) == 2
-
-
-def test_nobody_waits_for_a_store_that_is_opened_when_there_is_a_record(shop):
-    with Recorder(lambda: shop, head_start=3600.0) as recorder:
-        assert not recorder.opened(3600.0)
 
 
 def test_the_writer_lets_the_start_go_first_unless_somebody_waits(shop):
@@ -257,24 +238,6 @@ def test_records_wait_while_the_store_is_away_and_are_stored_when_it_is_back(sho
     assert messages[2:] == ["recording ended"]
 
 
-def test_a_record_whose_storing_failed_half_way_keeps_its_identifier(shop):
-    class Note:
-        made = 0
-
-        def record(self):
-            self.made += 1
-            return a_session()
-
-    note = Note()
-    shop.away = True
-    with Eager(lambda: shop) as recorder:
-        recorder.put(note)
-        wait_until(lambda: shop.tries >= 3)
-        shop.away = False
-        assert recorder.flush(SOON)
-    assert note.made == 1
-
-
 def test_a_store_that_cannot_be_opened_is_tried_again():
     shop = Shop()
     failures = [ImportError("no driver"), AnalyticsUnavailableError("no file")]
@@ -333,17 +296,6 @@ def test_records_are_dropped_when_too_many_bytes_wait(shop):
         recorder.put(a_session(), 1000)
         assert recorder.flush(SOON)
         assert recorder.counts().stored == 3
-
-
-def test_there_is_room_again_after_records_were_given_up(shop):
-    shop.away = True
-    recorder = Eager(lambda: shop, limits=QueueLimits(batch_records=1))
-    recorder.start()
-    recorder.put(a_session(), 100)
-    recorder.put(a_session(), 100)
-    recorder.close(timeout=0.01)
-    wait_until(lambda: recorder.counts().queued == 0)  # the one in hand a moment later, on a busy machine
-    assert recorder._queue._bytes == 0
 
 
 @pytest.mark.parametrize("bad", [{0}, {7}, {3, 4, 9}, set(range(10))])
@@ -407,15 +359,6 @@ def test_the_same_complaint_is_made_once_a_minute(shop, caplog):
         now += 61.0
         wait_until(lambda: caplog.text.count("records wait") == 2)
         shop.away = False
-        assert recorder.flush(SOON)
-
-
-def test_flushing_tells_when_the_time_was_not_enough(shop):
-    shop.gate.clear()
-    with Eager(lambda: shop) as recorder:
-        recorder.put(a_session())
-        assert not recorder.flush(0.01)
-        shop.gate.set()
         assert recorder.flush(SOON)
 
 

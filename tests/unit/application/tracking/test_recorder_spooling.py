@@ -4,7 +4,6 @@ import logging
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 
@@ -13,9 +12,8 @@ from riglm.application.tracking import recorder as recording
 from riglm.application.tracking.record_queue import QueueLimits
 from riglm.application.tracking.recorder import Backoff
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError
-from tests.records import a_learned_pair, a_session, an_invocation
+from tests.records import a_session, an_invocation
 from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
 from tests.waiting import wait_until
 
@@ -95,24 +93,6 @@ def test_what_comes_while_the_store_hangs_is_on_disk_and_so_is_what_hangs_with_i
     assert list(shop.list_invocations(session.id)) == calls
 
 
-def test_a_hanging_store_that_fails_in_the_end_loses_and_doubles_nothing(shop, root):
-    session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(10)]
-
-    def fail_once():
-        shop.away = shop.tries == 1
-
-    shop.on_try = fail_once
-    with spooling(shop, root) as recorder:
-        shop.gate.clear()
-        for call in calls:
-            recorder.put(call)
-        assert recorder.flush(SOON)
-        shop.gate.set()
-        wait_until(lambda: recorder.counts().stored == 10)
-    assert [call for batch in shop.batches for call in batch] == calls
-
-
 def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
     shop.gate.clear()
     limits = QueueLimits(records=100, batch_records=10)
@@ -141,28 +121,6 @@ def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
         assert recorder._queue._bytes == 0
 
 
-def test_records_wait_behind_those_in_the_spool(shop, root):
-    gate = threading.Event()
-    first, pair = a_session(), a_learned_pair()
-    with spooling(shop, root, backoff=LONG, limits=QueueLimits(batch_seconds=0.001)) as recorder:
-        shop.away = True
-        recorder.put(first)
-        recorder.put(pair)
-        assert recorder.flush(SOON)
-        wait_until(lambda: recorder.counts().spooled == 2)
-        shop.away = False
-        shop.on_try = lambda: gate.wait(SOON) if len(shop.batches) == 0 else None
-        recorder._retry_at = 0.0  # the pause is over
-        recorder.put(replace(first, tools_available=("new",)))
-        recorder.put(SessionClosed(session_id=first.id, ended_at=2000.0))
-        recorder.put(LearnedPairsDeleted(ids=(pair.id,)))
-        gate.set()
-        wait_until(lambda: recorder.counts().stored == 5)
-    [stored] = [each.session for each in shop.list_sessions()]
-    assert (stored.tools_available, stored.ended_at) == (("new",), 2000.0)
-    assert list(shop.list_learned_pairs("minilm")) == []
-
-
 def test_while_the_spool_fails_too_records_wait_in_memory_and_what_does_not_fit_is_counted(shop, root, caplog):
     shelf = Shelf(root)
     shelf.fails = shop.away = True
@@ -178,18 +136,6 @@ def test_while_the_spool_fails_too_records_wait_in_memory_and_what_does_not_fit_
         assert recorder.flush(SOON)
         wait_until(lambda: recorder.counts().stored == 10)
     assert list(shop.list_invocations(session.id)) == calls[:10]
-
-
-def test_a_spool_that_works_again_takes_what_waited(shop, root):
-    shelf = Shelf(root)
-    shelf.fails = shop.away = True
-    with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
-        recorder.put(a_session())
-        wait_until(lambda: shop.tries == 1)
-        assert not recorder.flush(0.01)
-        shelf.fails = False
-        assert recorder.flush(SOON)
-        assert recorder.counts().spooled == 1
 
 
 def test_a_full_spool_loses_nothing_that_the_queue_can_hold(shop, root):
@@ -455,39 +401,6 @@ def test_a_record_without_a_shape_is_refused_by_the_spool_and_counted(shop, root
         assert obeys_the_law(recorder)
 
 
-def test_the_next_batch_is_made_while_the_store_has_one(shop, root):
-    class Note:
-        made = threading.Event()
-
-        def record(self):
-            self.made.set()
-            return a_session()
-
-    shop.gate.clear()
-    limits = QueueLimits(batch_records=2)
-    with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
-        for record in (a_session(), a_session(), a_session(), Note()):
-            recorder.put(record)
-        assert Note.made.wait(SOON)
-        assert recorder.counts().queued == 4
-        shop.gate.set()
-        wait_until(lambda: recorder.counts().stored == 4)
-
-
-def test_what_was_made_ahead_is_on_disk_at_the_end(shop, root):
-    shop.gate.clear()
-    limits = QueueLimits(batch_records=2)
-    recorder = spooling(shop, root, limits=limits, timeout_seconds=3600.0)
-    recorder.start()
-    for _ in range(7):
-        recorder.put(a_session())
-    assert shop.tried.wait(SOON)
-    wait_until(lambda: recorder._pending)
-    counts = recorder.close(timeout=0.05)
-    assert (counts.queued, counts.spooled) == (0, 7)
-    shop.gate.set()
-
-
 class Wreck(SqliteSpool):
     """A spool that fails as nobody foresaw, at the places named in `broken`."""
 
@@ -542,16 +455,6 @@ def test_a_spool_that_fails_as_nobody_foresaw_ends_nothing(shop, root, place, ca
     assert (recorder.counts().stored, recorder.counts().spooled) == (40, 0)
     assert set(shop.list_invocations(session.id)) == set(calls)
     assert "Input/output error" in caplog.text
-
-
-def test_a_spool_that_never_works_again_loses_nothing_uncounted(shop, root):
-    shop.away = True
-    shelf = Wreck(root, "append")
-    with spooling(shop, root, shelf=shelf) as recorder:
-        recorder.put(a_session())
-        assert shelf.failed.wait(SOON)
-    counts = recorder.counts()
-    assert (counts.stored, counts.queued, counts.spooled, counts.reasons["closed"]) == (0, 0, 0, 1)
 
 
 class Stumbling(Backoff):

@@ -129,39 +129,8 @@ def test_a_selection_keeps_its_promises(
     assert sorted((each.candidate.score for each in snippets), reverse=True) == [e.candidate.score for e in snippets]
 
 
-def test_six_of_the_graph_and_four_thoughts_are_three_fifths():
-    snippets, _ = selected(a_request(), thoughts(*[0.9] * 20), graph(*[0.5] * 20))
-    assert [each.candidate.table.is_graph for each in snippets] == [False] * 4 + [True] * 6
-
-
-def test_what_one_source_lacks_the_other_fills_in():
-    assert allocated(10, 0.6, 2, 20) == (2, 8)
-    assert allocated(10, 0.6, 20, 1) == (9, 1)
-    assert allocated(10, 0.6, 3, 3) == (3, 3)
-    assert allocated(10, 0.6, 0, 20) == (0, 10)
-
-
-def test_each_source_has_a_place_unless_its_share_is_nothing():
-    assert allocated(10, 0.01, 5, 20) == (1, 9)
-    assert allocated(10, 0.99, 20, 5) == (9, 1)
-    assert allocated(10, 0.0, 20, 5) == (0, 5)
-    assert allocated(10, 1.0, 5, 20) == (5, 0)
-    assert sum(allocated(1, 0.5, 5, 5)) == 1
-
-
 def test_half_a_place_is_the_graph_s():
     assert allocated(5, 0.5, 9, 9) == (3, 2)
-
-
-def test_the_floor_gives_way_just_so_far_that_each_source_gives_one():
-    snippets, floor = selected(a_request(), thoughts(0.9), graph(0.2, 0.18))
-    assert floor == 0.2
-    assert [each.candidate.score for each in snippets] == [0.9, 0.2]
-
-
-def test_the_floor_never_gives_way_further_than_to_the_least_one():
-    snippets, floor = selected(a_request(), thoughts(0.1), graph(0.14))
-    assert (snippets, floor) == ([], 0.15)
 
 
 def test_the_floor_does_not_give_way_for_a_source_that_there_is_no_place_for():

@@ -30,10 +30,6 @@ def test_an_entity_is_its_name_its_kind_and_its_relations_its_own_first():
     assert entity_text("Alice", "", []) == "Alice."
 
 
-def test_a_relation_that_is_told_twice_is_told_once():
-    assert entity_text("A", "", [_relation("A", "is_in", "B"), _relation("A", "is in", "B")]) == "A. A is in B."
-
-
 @pytest.mark.parametrize(
     ("kind", "plain"),
     [("works_at", "works at"), ("worksAt", "works at"), ("WORKS_AT", "WORKS AT"), ("is  Married-to ", "is married to")],
