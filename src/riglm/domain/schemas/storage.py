@@ -1,6 +1,6 @@
 """The configuration of the store."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -29,7 +29,26 @@ class SpoolSettings(SettingsModel):
     """Maximum bytes for each process; further records are dropped."""
 
 
-class ClickHouseSettings(SettingsModel):
+class UrlSettings(SettingsModel):
+    """A section with the URL of a server, which may contain a password."""
+
+    _kind_of_url: ClassVar[str] = ""
+    """The `kind` that a URL selects."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _select_kind(cls, given: Any) -> Any:
+        if cls._kind_of_url and isinstance(given, dict) and given.get("url") and "kind" not in given:
+            return {**given, "kind": cls._kind_of_url}
+        return given
+
+    def secrets(self) -> tuple[str, ...]:
+        """The passwords in the URL, as written and as meant."""
+        url: SecretStr | None = self.__dict__["url"]
+        return passwords_of_url(url.get_secret_value()) if url else ()
+
+
+class ClickHouseSettings(UrlSettings):
     """ClickHouse as an additional target of records, for analytics over years."""
 
     url: SecretStr | None = None
@@ -47,13 +66,11 @@ class ClickHouseSettings(SettingsModel):
             raise problem("this is no URL of ClickHouse", "write it as https://USER:PASSWORD@HOST:8443/DATABASE")
         return url
 
-    def secrets(self) -> tuple[str, ...]:
-        """Return the password of the URL."""
-        return passwords_of_url(self.url.get_secret_value()) if self.url else ()
 
-
-class StorageSettings(SettingsModel):
+class StorageSettings(UrlSettings):
     """The store of records."""
+
+    _kind_of_url: ClassVar[str] = "postgresql"
 
     kind: Literal["sqlite", "postgresql", "memory"] = "sqlite"
     """`memory` stores nothing permanently. A `url` selects `postgresql`."""
@@ -77,13 +94,6 @@ class StorageSettings(SettingsModel):
             )
         return clearly_written(url)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _kind_of_the_url(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("url") and "kind" not in given:
-            return {**given, "kind": "postgresql"}
-        return given
-
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.kind == "postgresql" and self.url is None:
@@ -106,16 +116,14 @@ class StorageSettings(SettingsModel):
         """True if what is stored outlives a loss of power."""
         return self.durability == "full"
 
-    def secrets(self) -> tuple[str, ...]:
-        """The passwords in the URL, as written and as meant."""
-        return passwords_of_url(self.url.get_secret_value()) if self.url else ()
-
 
 _STATE_SCHEMES = ("redis://", "rediss://", "unix://")
 
 
-class StateSettings(SettingsModel):
+class StateSettings(UrlSettings):
     """The state of open sessions."""
+
+    _kind_of_url: ClassVar[str] = "redis"
 
     kind: Literal["memory", "redis"] = "memory"
     """`memory` for one process, `redis` (or Valkey) for several behind one address. A `url` selects `redis`."""
@@ -133,13 +141,6 @@ class StateSettings(SettingsModel):
             raise problem("this is no URL of Redis", "write it as redis://USER:PASSWORD@HOST:PORT/0")
         return clearly_written(url)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _kind_of_the_url(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("url") and "kind" not in given:
-            return {**given, "kind": "redis"}
-        return given
-
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.kind == "redis" and self.url is None:
@@ -147,7 +148,3 @@ class StateSettings(SettingsModel):
         if self.kind == "memory" and self.url is not None:
             raise problem("a URL is given for the kind memory", "set the kind to redis, or remove it", key="url")
         return self
-
-    def secrets(self) -> tuple[str, ...]:
-        """The passwords in the URL, as written and as meant."""
-        return passwords_of_url(self.url.get_secret_value()) if self.url else ()
