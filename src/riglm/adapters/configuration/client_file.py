@@ -1,8 +1,7 @@
 """Servers of a client's own file: one that riglm cannot use is left out, and the others are used."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,7 @@ from riglm.adapters.configuration.expansion import Expansion
 from riglm.domain.client_setup import as_text, auth_of, names_behind
 from riglm.domain.schemas.problems import ConfigProblem, problems_in, refusal
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.shape import IndexedKeyPath, dotted, keys_at
+from riglm.domain.schemas.shape import keys_at
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Draft
@@ -74,24 +73,10 @@ def _take_server(draft: "Draft", name: str, behind: str, server: Any, place: str
     if isinstance(server, dict):
         draft.set(path, expansion(_known(server), path), expansion.source)
         draft.take_variables(expansion)
-        too_large = [
-            ConfigProblem(expansion.source, dotted((*path, *where)), "the number is too large", "write it in quotes")
-            for where in _infinite_numbers(server)
-        ]
-        problems = (*expansion.problems, *too_large)
+        problems = tuple(expansion.problems)
     else:
         problems = (ConfigProblem(expansion.source, ".".join(path), "this is not an object", 'write {"command": "…"}'),)
     draft.client_entries[behind] = ClientEntry(expansion.source, name, place, problems)
-
-
-def _infinite_numbers(server: Mapping[str, Any]) -> Iterator[IndexedKeyPath]:
-    for key in (*_MAPS, "args"):
-        values = server.get(key)
-        for name, value in (
-            values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
-        ):
-            if isinstance(value, float) and not isfinite(value):
-                yield key, name
 
 
 def leave_out_unusable(draft: "Draft") -> None:

@@ -114,25 +114,16 @@ def _expanded(node: "yaml.Node", counts: dict[int, int]) -> int:
 def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     plain = _LAST_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
     try:
-        values = json.loads(plain, parse_int=_integer)
+        values = json.loads(plain)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise refusal(
             ConfigProblem(source, place, f"this is not JSON ({error.msg})", "mind the commas, quotes and brackets")
         ) from None
-    except RecursionError:
-        raise refusal(
-            ConfigProblem(source, "", "the values are nested too deeply", "flatten them, or name the right file")
-        ) from None
+    except (ValueError, RecursionError) as error:
+        what = f"this is not JSON that riglm reads ({type(error).__name__})"
+        raise refusal(ConfigProblem(source, "", what, "mind long numbers and depth")) from None
     return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
-
-
-def _integer(digits: str) -> int | float:
-    """The number; infinite if it has more digits than Python reads, so that only the value is refused."""
-    try:
-        return int(digits)
-    except ValueError:
-        return float(digits)
 
 
 def _blank(found: re.Match[str]) -> str:
