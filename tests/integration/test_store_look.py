@@ -126,7 +126,7 @@ def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path, is_a
             place="here", schema="2", pending=(), free_bytes=1 << 20, newest=time.time() + 4000, writer="process 7"
         )
 
-    spool = SpoolStatus(place="spool", records=5, damaged=1, is_newer=False, is_held=True)
+    spool = SpoolStatus(path=Path("spool"), records=5, damaged=1, is_newer=False, is_held=True, size_bytes=1)
     private = [tmp_path / "riglm.key"]
     findings = [
         *check_store(look, Settings(), {}, {}),

@@ -17,8 +17,8 @@ from riglm.ports.maintenance import RecordKind
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
-    from riglm.adapters.spool.sqlite import SpoolFound
     from riglm.domain.schemas.settings import Settings
+    from riglm.domain.store_status import SpoolStatus
 
 _CLOCK_AHEAD = (
     "clock: it is {days:.0f} days ahead of the records of earlier days and of the last purge; age is measured at the "
@@ -210,7 +210,7 @@ def _load_settings(config: Path | None) -> "Settings":
     return settings
 
 
-def _print_status(found: "SchemaStatus", spools: "list[SpoolFound] | None", as_json: bool) -> None:
+def _print_status(found: "SchemaStatus", spools: "list[SpoolStatus] | None", as_json: bool) -> None:
     if as_json:
         told: dict[str, Any] = {
             "url": found.url,

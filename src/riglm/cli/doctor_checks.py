@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from riglm.adapters.configuration.loading import Configuration, Options, load, with_setting_changes
 from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, store_path
@@ -20,7 +20,7 @@ from riglm.application.setup.doctor.configuration import (
     check_configuration,
     check_embedder,
     check_machine,
-    check_port,
+    check_ports,
     check_problems,
     secrets_to_hide,
 )
@@ -43,7 +43,7 @@ from riglm.domain.finding import DoctorSection, Finding, Severity
 from riglm.domain.redaction import holds_secret, sounds_secret
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.store_status import SpoolStatus, StoreStatus
+from riglm.domain.store_status import StoreStatus
 from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import UpstreamSpec
 
@@ -100,12 +100,7 @@ def plan_examination(options: Options, *, probes: bool, seconds: float) -> Exami
             DoctorSection.CLIENTS,
             lambda: check_client_files(riglm_entries(), setups, version_of_riglm, version=version, enforced=enforced),
         ),
-        _check(
-            DoctorSection.MACHINE,
-            lambda: check_machine(
-                riglm=version, program=sys.argv[0], python=platform.python_version(), platform=sys.platform
-            ),
-        ),
+        _check(DoctorSection.MACHINE, check_machine, version, sys.argv[0], platform.python_version(), sys.platform),
     ]
     return Examination(
         checks=checks,
@@ -116,8 +111,10 @@ def plan_examination(options: Options, *, probes: bool, seconds: float) -> Exami
     )
 
 
-def _check(section: DoctorSection, look: Callable[[], Iterable[Finding]], label: str = "") -> Check:
-    return Check((section,), in_thread(look), label)
+def _check(
+    section: DoctorSection, look: Callable[..., Iterable[Finding]], *arguments: Any, label: str = "", **options: Any
+) -> Check:
+    return Check((section,), in_thread(partial(look, *arguments, **options)), label)
 
 
 def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> _Subject:
@@ -184,21 +181,14 @@ def _is_enforced(settings: Settings) -> bool:
 def _subject_checks(subject: _Subject, prober: ServerProber | None, seconds: float) -> list[Check]:
     """Return the checks of one configuration and its servers."""
     section, label, configuration = DoctorSection.CONFIGURATION, subject.label, subject.configuration
-    checks = [_check(section, lambda: check_problems(subject.problems), label)] if subject.problems else []
+    checks = [_check(section, check_problems, subject.problems, label=label)] if subject.problems else []
     if configuration is None:
         what = "servers, store, model and ports were not checked, because they are unknown"
-        return [*checks, _check(section, lambda: [Finding(section, Severity.NOTE, "the rest", what)], label)]
+        return [*checks, _check(section, list, [Finding(section, Severity.NOTE, "the rest", what)], label=label)]
     settings, file = configuration.settings, configuration.file
     if not subject.problems:
-        checks.append(
-            _check(
-                section,
-                lambda: check_configuration(
-                    file, settings, configuration.warnings, shared_mode(file) if file else None
-                ),
-                label,
-            )
-        )
+        mode = shared_mode(file) if file else None
+        checks.append(_check(section, check_configuration, file, settings, configuration.warnings, mode, label=label))
     project = subject.setup.place.project if subject.setup else None
     missing: list[Finding] = []
     there: list[UpstreamSpec] = []
@@ -215,7 +205,7 @@ def _subject_checks(subject: _Subject, prober: ServerProber | None, seconds: flo
     else:
         fix = f"riglm doctor --config {file}" if prober is not None else ""
         missing += [check_without_start(spec, fix) for spec in there]
-    return [*checks, _check(DoctorSection.SERVERS, lambda: missing, label)]
+    return [*checks, _check(DoctorSection.SERVERS, list, missing, label=label)]
 
 
 def _probe_servers(
@@ -253,29 +243,23 @@ def _common_checks(
     """Return the checks of what all configurations have in common."""
     from riglm.cli.embedder import examine
 
-    embedder, serving = settings.embedder, _serving()
+    embedder = settings.embedder
     wanted = embedder.provider if embedder.provider == "static" else embedder.model
     load_model = partial(examine, embedder) if settings.intercepts_lists else None
     places = [ListenAddress("downstream", settings.downstream.host, settings.downstream.port, "riglm serve", False)]
     if settings.control.enabled:
         places.append(ListenAddress("control", settings.control.host, settings.control.port, "the control API", True))
     checks = [
-        _check(DoctorSection.EMBEDDER, lambda: check_embedder(wanted, load_model)),
-        _check(
-            DoctorSection.PORTS, lambda: [check_port(each, partial(find_listener, serving=serving)) for each in places]
-        ),
+        _check(DoctorSection.EMBEDDER, check_embedder, wanted, load_model),
+        _check(DoctorSection.PORTS, check_ports, places, partial(find_listener, serving=_serving())),
     ]
     if settings.storage.kind == "memory":
         what = "the store is in memory: nothing that is recorded outlives its process"
         note = Finding(DoctorSection.STORE, Severity.NOTE, "storage.kind", what)
-        return [*checks, _check(DoctorSection.STORE, lambda: [note])]
+        return [*checks, _check(DoctorSection.STORE, list, [note])]
     of_store = (DoctorSection.STORE, DoctorSection.CLIENTS, DoctorSection.KNOWLEDGE, DoctorSection.TOOLS)
-    look = partial(check_store, lambda: _look_at_store(settings), settings, rules, on_change)
-    return [
-        *checks,
-        Check(of_store, in_thread(look)),
-        _check(DoctorSection.STORE, lambda: _check_store_files(settings)),
-    ]
+    look = partial(check_store, partial(_look_at_store, settings), settings, rules, on_change)
+    return [*checks, Check(of_store, in_thread(look)), _check(DoctorSection.STORE, _check_store_files, settings)]
 
 
 def _look_at_store(settings: Settings) -> StoreStatus:
@@ -290,20 +274,10 @@ def _check_store_files(settings: Settings) -> Iterable[Finding]:
 
     file, data = store_path(settings), data_directory(os.environ)
     private = [data / TOKENS, data / ACCOUNTS, file.parent / "riglm.key"]
-    spools = [
-        SpoolStatus(
-            place=str(each.path),
-            records=each.records,
-            damaged=each.damaged,
-            is_newer=each.is_newer,
-            is_held=each.is_held,
-        )
-        for each in survey(*Container(settings=settings).spool_paths())
-    ]
     return check_store_files(
         file.parent,
         [*private, file] if settings.storage.kind == "sqlite" else private,
-        spools,
+        survey(*Container(settings=settings).spool_paths()),
         is_writable=is_writable(file.parent),
         shared_mode=shared_mode,
     )

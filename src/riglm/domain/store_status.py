@@ -1,6 +1,7 @@
 """The state of a store as `riglm doctor` finds it, without creating or changing anything."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +53,14 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStatus:
-    """Records that wait on disk for the store; `is_held` is True if the process that wrote them still runs."""
+    """The spool of one process; `is_held` is True while that process, or one that adopted it, runs.
 
-    place: str
+    `records` can be read, `damaged` cannot. `is_newer` is True if a newer riglm wrote it, so that nothing is counted.
+    """
+
+    path: Path
+    is_held: bool
     records: int
     damaged: int
     is_newer: bool
-    is_held: bool
+    size_bytes: int

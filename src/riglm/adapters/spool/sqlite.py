@@ -15,6 +15,7 @@ from zlib import crc32
 from riglm.adapters.spool.encoding import decode, encode, encoded_start
 from riglm.adapters.spool.file_lock import FileLock, LockHeldError, is_held
 from riglm.domain.session import uuid7
+from riglm.domain.store_status import SpoolStatus
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import Record
 from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
@@ -324,22 +325,7 @@ class SqliteSpool(SpoolPort):
             self._own = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpoolFound:
-    """The spool of one process; `is_held` is True while that process, or one that adopted it, runs.
-
-    `records` can be read, `damaged` cannot. `is_newer` is True if a newer riglm wrote it, so that nothing is counted.
-    """
-
-    path: Path
-    is_held: bool
-    records: int
-    damaged: int
-    is_newer: bool
-    size_bytes: int
-
-
-def survey(*directories: Path) -> list[SpoolFound]:
+def survey(*directories: Path) -> list[SpoolStatus]:
     """Return every spool in the directories by name. Those that vanish meanwhile are left out."""
     return [found for each in directories for path in sorted(each.glob("*.db")) for found in _inspected(path)]
 
@@ -362,7 +348,7 @@ def spooled_pins(store_kind: str, directory: Path) -> Sequence[ToolPin]:
     return pins
 
 
-def _inspected(path: Path) -> Iterator[SpoolFound]:
+def _inspected(path: Path) -> Iterator[SpoolStatus]:
     held = is_held(path.with_suffix(".lock"))
     version = records = damaged = 0
     try:
@@ -380,7 +366,7 @@ def _inspected(path: Path) -> Iterator[SpoolFound]:
         if not path.exists():
             return
         damaged += 1
-    yield SpoolFound(
+    yield SpoolStatus(
         path=path, is_held=held, records=records, damaged=damaged, is_newer=version > VERSION, size_bytes=size
     )
 

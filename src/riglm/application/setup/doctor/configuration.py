@@ -112,11 +112,18 @@ class ListenAddress(NamedTuple):
 _port_finding: Final = partial(Finding, DoctorSection.PORTS)
 
 
-def check_port(place: ListenAddress, find_listener: Callable[[str, int], tuple[str, bool] | None]) -> Finding:
-    """Report which process listens where riglm would; one that is not needed is worth no more than a note.
+def check_ports(
+    places: Sequence[ListenAddress], find_listener: Callable[[str, int], tuple[str, bool] | None]
+) -> Iterator[Finding]:
+    """Report which processes listen where riglm would.
 
     `find_listener` describes the process, with True for a riglm; it returns None if the port is free.
     """
+    yield from (_check_port(place, find_listener) for place in places)
+
+
+def _check_port(place: ListenAddress, find_listener: Callable[[str, int], tuple[str, bool] | None]) -> Finding:
+    """Report which process listens at an address; one that is not needed is worth no more than a note."""
     name, purpose = f"{place.key} {place.host}:{place.port}", place.purpose
     severity = Severity.WARNING if place.is_needed else Severity.NOTE
     if not place.port:
@@ -141,7 +148,7 @@ _RELEASED: Final = 1_790_000_000.0
 _machine_finding: Final = partial(Finding, DoctorSection.MACHINE)
 
 
-def check_machine(*, riglm: str, program: str, python: str, platform: str) -> Iterator[Finding]:
+def check_machine(riglm: str, program: str, python: str, platform: str) -> Iterator[Finding]:
     """Report the versions, and whether the clock is plausible."""
     yield _machine_finding(Severity.OK, "riglm", f"{riglm}, started as {program}")
     yield _machine_finding(Severity.OK, "Python", f"{python} on {platform}")

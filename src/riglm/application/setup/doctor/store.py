@@ -144,14 +144,15 @@ def check_store_files(
             what = f"other users of this machine may read it (mode {mode})"
             yield _finding(Severity.WARNING, str(path), what, f"chmod go-rwx {path}")
     for spool in spools:
+        place = str(spool.path)
         if spool.is_newer:
-            yield _finding(Severity.WARNING, spool.place, "a newer riglm wrote it", "upgrade riglm")
+            yield _finding(Severity.WARNING, place, "a newer riglm wrote it", "upgrade riglm")
         if spool.damaged:
             what = f"{spool.damaged} records are damaged; the next start leaves them out"
-            yield _finding(Severity.WARNING, spool.place, what)
+            yield _finding(Severity.WARNING, place, what)
         if spool.records and not spool.is_held:
             what = f"{spool.records} records of an ended process wait; the next start stores or sends them"
-            yield _finding(Severity.NOTE, spool.place, what)
+            yield _finding(Severity.NOTE, place, what)
         elif spool.records:
             what = f"{spool.records} records of a process that runs wait for the store or ClickHouse"
-            yield _finding(Severity.WARNING, spool.place, what, "see that process's log for what it waits for")
+            yield _finding(Severity.WARNING, place, what, "see that process's log for what it waits for")
