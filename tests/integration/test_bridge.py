@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings(
 )
 MODERN = ("--eras", "modern")
 META = "io.modelcontextprotocol/"
-ROUTES = [(front, back) for front in ("stdio", "http") for back in ("stdio", "http")]
+ROUTES = [("stdio", "http"), ("http", "stdio")]
 QUESTIONS = {
     "sampling/createMessage": {"messages": [], "maxTokens": 5},
     "elicitation/create": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},

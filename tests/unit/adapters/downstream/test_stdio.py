@@ -8,8 +8,6 @@ import os
 import pty
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -369,19 +367,6 @@ async def test_a_slow_reader_gets_all_that_was_written_before_the_end(
     assert len(waited) > 3
 
 
-async def test_what_was_written_is_read_before_the_end(connect: Connect):
-    client = await connect(limit=64 << 20)
-    await client.write(request("initialize"))
-    await client.read()
-    client.inside.talks[0].channel.push(jsonrpc.notification("notifications/x", b'"%b"' % (b"x" * 600_000)))
-    client.close_up()
-    await within(client.gone.wait())
-    closing = asyncio.create_task(client.riglm.close())
-    (last,) = await client.read_to_end()
-    assert len(last["params"]) == 600_000
-    await within(closing)
-
-
 async def test_a_client_that_reads_no_more_does_not_hold_up_the_end(connect: Connect, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
     client = await connect(limit=64 << 20)
@@ -439,80 +424,3 @@ async def test_a_terminal_is_read_and_its_end_noticed():
     os.close(master)
     await within(client.gone.wait())
     await client.close()
-
-
-HOST = """
-import asyncio, sys
-from riglm.adapters.mcp.downstream.stdio import serve_stdio
-from tests.unit.adapters.downstream.inside import Inside
-
-async def main():
-    stop = asyncio.Event()
-    inside = Inside()
-    real = inside.script.take
-    def take(message, sink):
-        print("a stray line", flush=True)
-        return real(message, sink)
-    inside.script.take = take
-    await serve_stdio(inside, limit=1 << 20, stop=stop)
-    print("after the end", flush=True)
-
-asyncio.run(main())
-"""
-
-
-def host(**options: Any) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-c", HOST], cwd=Path(__file__).parents[4], stderr=subprocess.PIPE, **options
-    )
-
-
-def test_a_process_serves_and_prints_nothing_else_on_its_output():
-    with host(stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        out, err = process.communicate(request("echo", key=1) + b"\n" + request("echo", key=2) + b"\n", timeout=30)
-    assert [json.loads(line)["id"] for line in out.splitlines()] == [1, 2]
-    assert err.count(b"a stray line") == 2
-    assert b"after the end" in err
-    assert process.returncode == 0
-
-
-def test_a_process_whose_reader_left_ends_well():
-    with host(stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write(request("echo", key=1) + b"\n")
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline())["id"] == 1
-        process.stdout.close()
-        process.wait(timeout=30)
-        process.stdin.close()
-        assert process.returncode == 0
-        assert process.stderr
-        assert b"Traceback" not in process.stderr.read()
-
-
-IMPATIENT = """
-from riglm.adapters.mcp.downstream.stdio import StdioClient
-StdioClient.__init__.__kwdefaults__.update(most_waiting=1 << 10, stall=0.05)
-"""
-
-
-def test_a_process_whose_reader_does_not_read_fails():
-    program = IMPATIENT + HOST.replace("limit=1 << 20", "limit=1 << 10, buffer=1 << 10")
-    question = request("echo", {"x": "y" * 800}) + b"\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).parents[4],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdin
-        assert process.stderr
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(question * 1000)
-            process.stdin.flush()
-        assert process.wait(timeout=30) == 1
-        assert b"RiglmError: the client did not read its responses" in process.stderr.read()
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()

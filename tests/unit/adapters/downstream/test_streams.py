@@ -3,15 +3,13 @@
 import asyncio
 import json
 import logging
-import sys
 from typing import Any
 
 import pytest
 
-from riglm.adapters.mcp.downstream import answer, http, http_server
+from riglm.adapters.mcp.downstream import answer, http
 from riglm.adapters.mcp.downstream.answer import Events, JsonOrSseResponse
 from riglm.domain import jsonrpc
-from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import META, Response, request, within
@@ -108,18 +106,6 @@ async def test_an_answer_is_given_once():
     assert json.loads(wire.body)["result"] == "first"
 
 
-async def test_quiet_streams_are_kept_alive(start: Started, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(answer, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(http, "_SWEEP_SECONDS", 0.02)
-    front = await start(transport="both")
-    peer = await front.greeted()
-    answering = await (await front.beside(peer)).ask("hold")
-    visibility = await peer.send("GET")
-    older = await (await front.peer()).send("GET", path="/sse", headers={"accept": "text/event-stream"})
-    for response in (answering, visibility, older):
-        await within(response._reader.readuntil(b": ping\n\n"))
-
-
 async def test_the_sweep_goes_on_after_a_failure(
     start: Started, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -155,19 +141,6 @@ async def test_a_client_that_never_reads_is_cut_off_and_others_are_served(start:
     await front.script.until(lambda: talk.listening == [True, False])
 
 
-async def test_a_client_that_stopped_reading_is_let_go(start: Started, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(http_server, "STALL_SECONDS", 0.05)
-    front = await start()
-    deaf = await front.greeted()
-    deaf.writer.transport.pause_reading()
-    await deaf.write("GET")
-    talk = front.inside.talks[0]
-    await front.script.until(lambda: talk.listening == [True])
-    for _ in range(80):
-        talk.channel.push(CHUNK)
-    await front.script.until(lambda: talk.listening == [True, False])
-
-
 async def test_a_client_that_reads_late_gets_all(start: Started):
     front = await start()
     late = await front.greeted()
@@ -181,24 +154,6 @@ async def test_a_client_that_reads_late_gets_all(start: Started):
     response = await Response(late.reader, late.writer).head()
     for _ in range(80):
         assert len((await response.event()).data) > 100_000
-
-
-async def test_a_deaf_client_of_an_answer_can_take_it_up(start: Started):
-    front = await start(limits={"sse_buffer": 1 << 16})
-    deaf = await front.greeted()
-    priming = await (await deaf.ask("hold")).event()
-    asked = await front.script.held()
-    deaf.writer.transport.pause_reading()
-    count = 0
-    while asked.sink._reader.is_open:  # type: ignore[attr-defined]
-        asked.say(CHUNK)
-        count += 1
-        assert count < 1000
-        await asyncio.sleep(0)
-    await (await (await front.peer()).send("GET", path="/elsewhere")).whole()
-    asked.answer(b'"at last"')
-    resumed = await (await front.beside(deaf)).send("GET", headers={"last-event-id": (priming.id or b"").decode()})
-    assert json.loads((await resumed.whole()).events[-1].data)["result"] == "at last"
 
 
 async def stopped(front: Front) -> None:
@@ -230,19 +185,6 @@ async def test_calls_under_way_finish_when_riglm_stops(start: Started):
     assert (await (await Response(modern.reader, modern.writer).head()).whole()).message["result"] == "finished"
     await within(front.serving, 3)
     assert front.inside.talks[0].closed
-
-
-async def test_a_stream_that_was_taken_up_brings_its_answer_before_riglm_stops(front: Front):
-    peer = await front.greeted()
-    priming = await (await peer.ask("hold")).event()
-    asked = await front.script.held()
-    await front.left(peer)
-    resumed = await (await front.beside(peer)).send("GET", headers={"last-event-id": (priming.id or b"").decode()})
-    front.stop.set()
-    await within(refusing(front))
-    asked.answer(b'"in time"')
-    assert b"in time" in (await resumed.whole()).body
-    await within(front.serving, 3)
 
 
 async def test_nothing_new_is_taken_when_riglm_stops(front: Front):
@@ -297,32 +239,3 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_end(front: Front
     half = await front.peer()
     half.writer.write(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\nx")
     await within(stopped(front), 3)
-
-
-async def test_nothing_is_printed_on_standard_output(front: Front, capfd: pytest.CaptureFixture[str]):
-    peer = await front.greeted()
-    await (await peer.ask("boom")).whole()
-    noise = await front.peer()
-    noise.writer.write(b"\0\0\0\r\n\r\n")
-    await Response(noise.reader, noise.writer).broken()
-    await stopped(front)
-    sys.stdout.flush()
-    assert capfd.readouterr().out == ""
-
-
-async def test_abandoned_sessions_leave_nothing_behind(start: Started):
-    front = await start(session_idle=0.05)
-    for _ in range(30):
-        peer = await front.greeted()
-        await (await peer.ask("echo")).whole()
-        peer.leave()
-    await front.script.until(lambda: all(talk.closed for talk in front.inside.talks))
-    assert len(front.app._sessions) == 0
-    assert front.app._handshake.answers == {}
-    while front.app._sessions._closing:
-        await asyncio.sleep(0)
-
-
-def test_messages_are_events_of_one_line():
-    message = Message(b'{"a":1}', None, "x")
-    assert answer.encode_message(message) == b'event: message\ndata: {"a":1}\n\n'

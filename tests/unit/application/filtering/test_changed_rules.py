@@ -44,58 +44,6 @@ def test_nothing_changes_before_the_change_over(catalog):
     assert "tool01" not in stage.shown(session, catalog)
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"denylist": ("tool02",)},
-        {"allowlist": ("tool01", "tool02")},
-        {"pinned": ("tool29",)},
-        {"max_tools": 2},
-        {"enabled": False},
-        {"mode": "shadow"},
-        {"strategy": "none"},
-        {"surface": "full"},
-        {"surface": "hints"},
-        {"clients": {"": "full"}},
-        {"min_tools": 4},
-        {"coverage": 0.3},
-        {"meta_tools": {"mark_tool": True}},
-    ],
-    ids=str,
-)
-def test_a_list_that_other_rules_make_another_one_is_noticed_until_it_is_shown(catalog, rules):
-    stage, session = Stage(), a_session()
-    assert limited(stage, session, catalog) == ["tool01", "tool02", "tool03"]
-    assert stage.filtering.reconfigured(session) is False
-    change(stage, **rules)
-    assert [stage.filtering.reconfigured(session) for _ in range(2)] == [True, True]
-    if stage.filtering.is_on:
-        stage.filtering.compose(session, catalog)
-    else:
-        stage.filtering.passed(session, catalog, is_whole=True)
-    assert stage.filtering.reconfigured(session) is False
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"answer_tools": 3},
-        {"turn_pause": 9},
-        {"denylist": ("nobody's",)},
-        {"pinned": ("tool01",)},
-        {"min_tools": 2},
-        {"surface": "stable"},
-        {"cold_start_limit": 1},
-    ],
-    ids=str,
-)
-def test_rules_that_leave_a_list_as_it_is_are_no_news(catalog, rules):
-    stage, session = Stage(), a_session()
-    limited(stage, session, catalog)
-    change(stage, **rules)
-    assert stage.filtering.reconfigured(session) is False
-
-
 def test_other_rules_are_no_news_to_a_session_that_was_shown_nothing(catalog):
     stage = Stage()
     stage.shown(a_session(), catalog)

@@ -84,16 +84,6 @@ def test_coverage_lists_the_fewest_tools_that_hold_a_share_of_the_use(catalog):
     assert stage.shown(a_session(), catalog) == ["tool01", "tool02"]
 
 
-@pytest.mark.parametrize(("client", "era"), SURFACES)
-def test_all_sessions_of_a_warm_set_get_the_same_bytes(catalog, client, era):
-    stage = Stage()
-    stage.learned({"tool09": 0.9, "tool02": 0.5})
-    first = stage.filtering.compose(a_session(client, era), catalog).raw
-    assert stage.filtering.compose(a_session(client, era), catalog).raw is first
-    stage.prediction.likes, stage.prediction.confidence = ("tool20",), 0.9
-    assert stage.filtering.compose(a_session(client, era), catalog).raw is first
-
-
 def test_a_short_list_keeps_the_order_and_the_bytes_of_the_catalog_and_has_the_search_first(catalog):
     stage = Stage()
     stage.learned({"tool09": 0.9, "tool03": 0.5, "tool07": 0.7})
@@ -250,18 +240,3 @@ async def test_recorded_use_that_cannot_be_read_leaves_a_cold_start(caplog):
     listed = stage.filtering.compose(session, catalog)
     assert (listed.shown, listed.reason) == (("read_file",), "nothing was learned yet")
     assert len(caplog.records) == 1
-
-
-def test_ten_thousand_tools_are_cut_to_a_few():
-    catalog = a_catalogue(*(f"tool{number}" for number in range(10_000)))
-    stage = Stage()
-    stage.learned({"tool9999": 0.9, "tool5": 0.5})
-    assert stage.shown(a_session(), catalog) == ["tool5", "tool9999"]
-
-
-@pytest.mark.parametrize("surface", ["dynamic", "stable", "hints", "full"])
-def test_an_empty_catalog_is_an_empty_list(surface):
-    stage = Stage(surface=surface)
-    stage.learned({"tool09": 0.9})
-    listed = stage.filtering.compose(a_session(), a_catalogue(count=0))
-    assert (listed.shown, listed.hidden, listed.raw) == ((), (), b"[]")

@@ -86,16 +86,6 @@ async def test_a_definition_that_was_sent_in_a_result_is_no_reason_for_a_change(
     assert await stage.about(session, "post", "tool22", "tool23")
 
 
-async def test_calls_turns_and_pauses_leave_the_list_as_it_is(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    before = stage.filtering.compose(session, catalog).raw
-    for number, name in enumerate(ALL):
-        stage.calls(session, name, found=DiscoveryMethod.SEARCHED, turn_key=f"turn {number}")
-        stage.now += 1000
-        assert stage.filtering.compose(session, catalog).raw == before
-
-
 async def test_what_is_predicted_meanwhile_changes_no_byte(catalog):
     session = a_session()
     stage = started(session, catalog)
@@ -185,19 +175,6 @@ async def test_a_context_of_which_little_is_known_brings_the_first_list_back_if_
     stage.shown(session, catalog)
     assert await stage.about(session, "something else", "tool01", confidence=0.1)
     assert stage.shown(session, catalog) == ["tool02", "tool09"]
-
-
-async def test_lists_change_at_most_once_for_each_context(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    announced = 0
-    for number in range(10):
-        announced += await stage.about(session, f"task {number}", f"tool{number:02}", "tool20", "tool21")
-        for _ in range(5):
-            stage.calls(session, f"tool{number:02}", "tool21")
-            stage.shown(session, catalog)
-    assert stage.filtering.state(session).changes == announced
-    assert 0 < announced <= 10
 
 
 async def test_a_context_before_the_first_list_needs_no_announcement(catalog):

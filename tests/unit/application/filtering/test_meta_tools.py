@@ -497,43 +497,6 @@ class Voice:
         return b'{"content":[],"structuredContent":{"by":"%b","asked":%b}}' % (principal.encode(), arguments)
 
 
-@pytest.mark.parametrize("names", [("inner_voice.retrieve",), ("alias", "inner_voice.retrieve")])
-async def test_the_inner_voice_is_asked_by_every_name_whatever_the_surface(catalog, names):
-    stage, session = short(mode="shadow"), a_session()
-    tools = MetaTools(stage.filtering, Voice(), names)
-    for name in names:
-        assert tools.owns(session, name)
-        assert tools.is_confidential(name)
-        answer = await tools.run(session, name, b'{"query":"q"}')
-        assert json.loads(answer.result)["structuredContent"]["asked"] == {"query": "q"}
-    assert not tools.is_about_lists(names[0])
-
-
-async def test_a_server_s_own_tool_goes_before_a_voice_that_is_off_or_listed_as_something_else():
-    stage, session = short(), a_session()
-    off = MetaTools(stage.filtering)
-    assert off.owns(session, "inner_voice.retrieve")
-    assert off.is_about_lists("inner_voice.retrieve")
-    answer = await off.run(session, "inner_voice.retrieve", b"{}")
-    assert '"code":"feature_disabled"' in json.loads(answer.result)["content"][0]["text"]
-    stage.filtering.know(session, a_catalogue("inner_voice.retrieve", "other"))
-    assert not off.owns(session, "inner_voice.retrieve")
-    assert not MetaTools(stage.filtering, Voice(), ("alias", "inner_voice.retrieve")).owns(
-        session, "inner_voice.retrieve"
-    )
-    assert MetaTools(stage.filtering, Voice()).owns(session, "inner_voice.retrieve")
-
-
-async def test_call_tool_reaches_a_server_s_tool_that_has_the_name_of_the_voice():
-    stage, session = short(), a_session()
-    tools = MetaTools(stage.filtering, Voice())
-    given = b'{"name":"inner_voice.retrieve","arguments":{}}'
-    stage.shown(session, a_catalogue(count=30))
-    assert "call it directly" in json.loads((await tools.run(session, "call_tool", given)).result)["content"][0]["text"]
-    stage.shown(session, a_catalogue("inner_voice.retrieve", *ALL))
-    assert (await tools.run(session, "call_tool", given)).forward == (b'"inner_voice.retrieve"', b"{}")
-
-
 BY_AN_ALIAS = ("snip", "inner_voice.retrieve")
 
 

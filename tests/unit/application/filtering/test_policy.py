@@ -39,22 +39,6 @@ def test_an_excluded_tool_is_not_shown_and_runs(catalog):
     assert "tool01" in stage.filtering.compose(session, catalog).hidden
 
 
-def test_an_override_that_is_made_or_expires_counts_at_the_next_list(catalog):
-    stage, session = Stage(), a_session()
-    filtered(stage, session, catalog)
-    stage.overrides = (override(OverrideKind.PIN, "tool29", expires_at=1500.0),)
-    assert stage.shown(session, catalog) == ["tool01", "tool02", "tool03", "tool29"]
-    stage.now = 1500.0
-    assert stage.shown(session, catalog) == ["tool01", "tool02", "tool03"]
-
-
-def test_an_override_for_one_session_concerns_no_other():
-    mine, other, catalog = a_session(), a_session(), a_catalogue(*ALL[:20])
-    stage = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool00", scope=OverrideScope.SESSION, key=str(mine.id))])
-    assert stage.shown(mine, catalog) == ALL[1:20]
-    assert stage.shown(other, catalog) == ALL[:20]
-
-
 @pytest.mark.parametrize("client", ["x", "claude-code"])
 def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalog, client):
     mine, other = a_session(client, ProtocolEra.MODERN), a_session(client, ProtocolEra.MODERN)

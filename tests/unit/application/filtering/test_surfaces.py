@@ -12,7 +12,6 @@ from riglm.domain.tool import read_catalog
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
 ALL = [f"tool{number:02}" for number in range(30)]
-OWN = ["call_tool", "set_context"]
 MARK = b'"_meta":{"anthropic/alwaysLoad":true}'
 USES = {"tool09": 0.9, "tool02": 0.5}
 
@@ -100,17 +99,6 @@ def test_without_meta_tools_a_client_gets_all_tools():
     assert len(names_in(stage.filtering.compose(a_session("cursor-vscode"), a_catalogue(count=60, size=4)).raw)) == 60
 
 
-async def test_nothing_that_a_session_does_changes_a_stable_list(catalog):
-    stage, session = learned(), a_session("x", ProtocolEra.MODERN)
-    before = stage.filtering.compose(session, catalog).raw
-    assert not await stage.about(session, "mail", "tool20", "tool21")
-    for turn in range(10):
-        stage.calls(session, "tool20", turn_key=str(turn))
-        assert stage.filtering.compose(session, catalog).raw == before
-    assert stage.filtering.compose(a_session("y", ProtocolEra.MODERN), catalog).raw == before
-    assert stage.filtering.state(session).changes == 0
-
-
 @pytest.mark.parametrize(("period", "promised"), [(600, PROMISED_SECONDS), (1, 1.0)])
 def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalog, period, promised):
     stage, session = learned(period=period), a_session("x", ProtocolEra.MODERN)
@@ -175,17 +163,6 @@ def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_f
     assert stage.filtering.fresh_seconds(session) == PROMISED_SECONDS
 
 
-@pytest.mark.parametrize(
-    ("rules", "client"),
-    [({"surface": "full"}, ""), ({"mode": "shadow"}, ""), ({"mode": "shadow"}, "claude-code"), ({"pinned": ["*"]}, "")],
-)
-def test_a_list_that_hides_nothing_passes_unchanged_without_meta_tools(catalog, rules, client):
-    stage, session = learned(**rules), a_session(client)
-    listed = stage.filtering.compose(session, catalog)
-    assert listed.is_passthrough
-    assert stage.filtering.offered(session) == ()
-
-
 @pytest.mark.parametrize("surface", ["dynamic", "stable", "full", "hints"])
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])
 def test_a_meta_tool_is_answered_though_not_listed_unless_an_upstream_tool_has_its_name(surface, mode):
@@ -230,30 +207,6 @@ def test_a_dynamic_list_is_not_promised_to_stay(catalog):
     assert stage.filtering.fresh_seconds(session) == 0.0
     stage.shown(session, catalog)
     assert stage.filtering.fresh_seconds(session) == 0.0
-
-
-def test_a_small_catalog_still_lacks_what_is_denied():
-    stage = Stage(denylist=["B"])
-    listed = stage.filtering.compose(a_session(), a_catalogue("a", "b"))
-    assert (names_in(listed.raw), listed.is_passthrough) == (["a"], False)
-    assert (listed.shown, listed.hidden) == (("a",), ())
-
-
-def test_shadow_mode_shows_everything_and_records_what_it_would_have_hidden(catalog):
-    stage, session = learned(mode="shadow"), a_session()
-    listed = stage.filtering.compose(session, catalog)
-    assert listed.is_passthrough
-    assert names_in(listed.raw) == ALL
-    assert (listed.shown, len(listed.hidden)) == (("tool02", "tool09"), 28)
-    enforced = learned().filtering.compose(session, catalog)
-    assert (listed.mode, listed.tokens_own) == ("shadow", enforced.tokens_own)
-    assert stage.filtering.listed(session) == frozenset(ALL)
-
-
-def test_shadow_mode_denies_what_policy_denies(catalog):
-    stage, session = Stage(mode="shadow", denylist=["tool00"]), a_session()
-    assert names_in(stage.filtering.compose(session, catalog).raw) == ALL[1:]
-    assert stage.filtering.denial(session, "TOOL00") == "Unknown tool: TOOL00"
 
 
 def test_lists_without_prediction_hide_nothing_but_what_is_denied(catalog):

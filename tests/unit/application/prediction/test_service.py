@@ -35,19 +35,6 @@ async def call(stage, state, tool, found=DiscoveryMethod.LISTED, session=None):
     stage.learned()
 
 
-async def test_lists_and_calls_alone_load_nothing():
-    stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        service.called(a_session(), state, "read_file", DiscoveryMethod.LISTED)
-        assert service.predict(a_session(), SessionState(calls=["read_file"]), NAMES) is None
-        assert service.status()["embeddings"]["status"] == "not_loaded"
-        assert "not recognised" not in service.status()["advice"]
-        await stage.at_rest()
-        assert stage.embedder.open == 0
-        assert service.state is None
-
-
 async def test_what_earlier_sessions_used_is_known_before_the_model_is_loaded():
     stage = Stage()
     stage.used_before("read_file", "send_mail")
@@ -202,23 +189,6 @@ async def test_the_first_search_compares_stored_vectors_and_embeds_the_query_alo
         assert await service.search(a_session(), "play me a song", 3, anything) == first
 
 
-async def test_a_search_waits_for_the_model_and_for_vectors_that_are_not_stored():
-    stage = Stage()
-    meaning(stage)
-    stage.embedder.opening.clear()
-    stage.embedder.kept = {passage(said) for said in profiles(TOOLS) if said.name == "play_song"}
-    async with stage.running() as service:
-        service.know(TOOLS)
-        searching = asyncio.create_task(service.search(a_session(), "mail aloud", 3, anything))
-        await stage.known()
-        assert not searching.done()
-        assert not service.is_ready
-        stage.embedder.opening.set()
-        first = await searching
-        assert service.is_ready
-        assert await service.search(a_session(), "mail aloud", 3, anything) == first
-
-
 async def test_no_search_claims_that_nothing_fits_while_meanings_are_expected():
     stage = Stage(timeout_seconds=2.0)
     meaning(stage)
@@ -303,22 +273,6 @@ async def test_a_tool_that_describes_itself_anew_loses_what_was_learned_of_it():
         service.know(catalog(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
         await stage.at_rest()
         assert service.status()["learned_pairs"] == 1
-
-
-async def test_a_call_teaches_its_context_and_a_restart_remembers_it():
-    stage, state = Stage(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "zebra")
-        for _ in range(3):
-            await call(stage, state, "play_song")
-    async with stage.running() as service:
-        state = SessionState()
-        service.know(TOOLS)
-        await stage.recalled()
-        assert service.status()["learned_pairs"] == 1
-        await service.set_context(a_session(), state, "zebra")
-        assert (await service.search(a_session(), "zebra", 3, anything)).hits[0].name == "play_song"
-        assert service.context_confidence(a_session(), state) > 0
 
 
 async def test_a_context_that_is_set_right_after_calls_takes_them_into_account():
@@ -427,16 +381,6 @@ async def test_marks_against_a_tool_lower_its_score_and_leave_the_context_as_sur
         assert service.context_confidence(a_session(), state) == confidence
 
 
-@pytest.mark.parametrize(("scope", "shared"), [("principal", 0), ("instance", 1)])
-async def test_principals_learn_from_each_other_only_where_they_are_to(scope, shared):
-    stage, state = Stage(scope=scope), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session("ann"), state, "zebra")
-        await call(stage, state, "play_song", session=a_session("ann"))
-        assert service.context_confidence(a_session("ann"), state) > 0
-        assert (service.context_confidence(a_session("bob"), state) > 0) == bool(shared)
-
-
 async def test_a_store_that_is_away_means_a_cold_start():
     stage, state = Stage(FailingStore()), SessionState()
     async with stage.recalling() as service:
@@ -467,39 +411,6 @@ async def test_prediction_that_cannot_be_loaded_leaves_everything_shown_and_says
         assert (await service.search(a_session(), "song", 3, anything)).abstained
         assert service.status()["embeddings"]["status"] == "unavailable"
     assert "prediction could not be loaded" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "text", ["", " ", "\x00\x1f\x7f", "\ud800", "x" * 1_000_000, "a. " * 300_000, "\u202e\u0301" * 999]
-)
-async def test_any_text_is_a_context_and_a_query(text):
-    stage, state = Stage(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, text)
-        assert len(state.context.text) <= 8_000
-        await call(stage, state, "play_song")
-        assert np.isfinite(service.predict(a_session(), state, NAMES).scores).all()
-        await service.search(a_session(), text, 3, anything)
-
-
-async def test_tools_that_differ_in_case_or_say_nothing_are_tools_of_their_own():
-    tools = catalog(Read="Read a book.", read="Read a sensor.", mute="")
-    stage, state = Stage(), SessionState()
-    async with stage.running() as service:
-        service.know(tools)
-        await stage.recalled()
-        await service.set_context(a_session(), state, "read the sensor")
-        assert likeliest(service.predict(a_session(), state, tools.names), tools.names) == "read"
-        assert service.status()["tools"] == {"indexed": 3, "embedded": 3}
-
-
-async def test_an_empty_list_is_known_and_predicts_nothing():
-    stage = Stage()
-    async with stage.running() as service:
-        service.know(catalog())
-        await stage.recalled()
-        assert service.status()["tools"] == {"indexed": 0, "embedded": 0}
-        assert (await service.search(a_session(), "song", 3, anything)).abstained
 
 
 async def test_what_is_gone_from_the_store_does_not_count_once_it_was_learned_anew():
@@ -533,12 +444,3 @@ async def test_what_was_learned_goes_on_to_count_when_the_store_cannot_be_read_a
         stage.store = kept
         assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "read_file"
     assert "could not be read again" in caplog.text
-
-
-async def test_before_anything_is_loaded_there_is_nothing_to_learn_anew():
-    stage = Stage()
-    async with stage.running() as service:
-        service.relearn()
-        await stage.at_rest()
-        assert stage.embedder.open == 0
-    service.relearn()

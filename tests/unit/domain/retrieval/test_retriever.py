@@ -148,12 +148,6 @@ def test_what_use_taught_is_found_though_no_description_says_so():
     assert "used in similar contexts" in retriever.search(asked, 1).hits[0].why
 
 
-def test_ten_thousand_tools_are_indexed_and_ranked():
-    tools = [ToolProfile(name=f"tool_{number}", description=f"does thing{number} for you") for number in range(10_000)]
-    relevance = Retriever(tools).relevance(context("do thing4711"))
-    assert int(relevance.combined.argmax()) == 4711
-
-
 @pytest.mark.parametrize("retriever", [LARGE, LARGE.with_vectors(MODEL, vectors(TOOLS))])
 @pytest.mark.parametrize("tool", TOOLS[:5])
 def test_search_with_the_text_of_a_tool_is_nearly_certain(retriever, tool):
