@@ -5,7 +5,6 @@ import random
 import statistics
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from rich.table import Table
 from riglm.adapters.embedding.fastembed import BUNDLED_MODEL
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.embedding.model_client import FastembedEmbedder
+from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderPort
 
 TOOLS = 500
@@ -90,7 +90,7 @@ def main() -> None:
     texts = descriptions()
     before = resident(None)
     with tempfile.TemporaryDirectory() as directory:
-        model = FastembedEmbedder(BUNDLED_MODEL, Path(directory))
+        model = FastembedEmbedder(BUNDLED_MODEL, EmbedderSettings(directory=directory, shared=False))
         start = time.perf_counter()
         with model:
             loaded = time.perf_counter() - start

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.evaluation.dataset import Dataset, DatasetError, Query
 from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.adapters.embedding.embedders import build_embedder
+from riglm.adapters.embedding.embedders import build_embedders
 from riglm.application.reports.session_replay import digest
 from riglm.cli.output import progress
 from riglm.domain.invocation import DiscoveryMethod
@@ -51,7 +51,7 @@ def open_embedder(vectors: Path = VECTORS) -> Iterator[EmbedderPort]:
     vectors.parent.mkdir(parents=True, exist_ok=True)
     kept = SqlVectors(f"sqlite:///{vectors}")
     try:
-        with build_embedder(EmbedderSettings(), kept) as embedder:
+        with build_embedders(EmbedderSettings(), kept).always as embedder:
             yield embedder
     finally:
         kept.close()

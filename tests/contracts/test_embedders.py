@@ -8,6 +8,7 @@ from riglm.adapters.embedding.embedders import FallbackEmbedder
 from riglm.adapters.embedding.fastembed import BUNDLED_MODEL
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.embedding.model_client import FastembedEmbedder
+from riglm.domain.schemas.section import EmbedderSettings
 from riglm.testing.embedder import EmbedderContract
 
 
@@ -18,8 +19,8 @@ class TestHashingEmbedder(EmbedderContract):
 
 
 @pytest.fixture(scope="module")
-def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastembedEmbedder]:
-    with FastembedEmbedder(BUNDLED_MODEL, tmp_path_factory.mktemp("models"), deadline=60) as embedder:
+def bundled() -> Iterator[FastembedEmbedder]:
+    with FastembedEmbedder(BUNDLED_MODEL, EmbedderSettings(shared=False, deadline=60)) as embedder:
         yield embedder
 
 
@@ -31,8 +32,8 @@ class TestFastembedEmbedder(EmbedderContract):
 
 @pytest.fixture(scope="module")
 def without_its_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FallbackEmbedder]:
-    missing = FastembedEmbedder("no/such-model", tmp_path_factory.mktemp("nothing"))
-    with FallbackEmbedder(missing, HashingEmbedder()) as embedder:
+    settings = EmbedderSettings(directory=str(tmp_path_factory.mktemp("nothing")), shared=False)
+    with FallbackEmbedder(FastembedEmbedder("no/such-model", settings), HashingEmbedder()) as embedder:
         yield embedder
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.vectors import SqlVectors, VectorLimits
+from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.embedder import VectorCachePort
 from tests.contracts.vector_cache_contract import VectorCacheContract, a_vector
@@ -87,7 +87,7 @@ def test_vectors_are_there_when_the_database_is_opened_again(place):
 
 
 def test_beyond_the_limit_the_longest_unused_make_room(place, clock):
-    vectors = SqlVectors(place, limits=VectorLimits(count=10), clock=clock)
+    vectors = SqlVectors(place, max_bytes=40, clock=clock)
     for number in range(10):
         clock.now += 1
         vectors.put_many("minilm", {f"{number}": a_vector(number)})
@@ -99,7 +99,7 @@ def test_beyond_the_limit_the_longest_unused_make_room(place, clock):
 
 
 def test_beyond_the_limit_of_bytes_the_longest_unused_make_room(place, clock):
-    vectors = SqlVectors(place, limits=VectorLimits(count=100, size_bytes=9000), clock=clock)
+    vectors = SqlVectors(place, max_bytes=9000, clock=clock)
     for name in "abcd":
         clock.now += 1
         vectors.put_many("minilm", {name: np.ones((10, 60), np.float32), name.upper(): a_vector(1)})
@@ -112,7 +112,7 @@ def test_what_earlier_processes_left_is_counted_at_the_first_use(place, clock):
     earlier.put_many("minilm", {f"{number}": a_vector(number) for number in range(20)})
     earlier.close()
     clock.now += 1
-    vectors = SqlVectors(place, limits=VectorLimits(count=10), clock=clock)
+    vectors = SqlVectors(place, max_bytes=40, clock=clock)
     vectors.put_many("minilm", {"new": a_vector(1)})
     found = vectors.get_many("minilm", [*map(str, range(20)), "new"])
     assert len(found) == 9

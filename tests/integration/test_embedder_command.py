@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timeout(120)
 def run(directory: Path, *words: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
     own = {"RIGLM_DATA_DIR": str(directory / "data"), "RIGLM_EMBEDDER__DIRECTORY": str(directory / "models")}
+    own["RIGLM_EMBEDDER__SHARED"] = "false"
     done = subprocess.run(
         riglm_command("embedder", *words),
         cwd=directory,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from riglm.adapters.embedding.embedders import FallbackEmbedder, build_embedder, build_embedders
+from riglm.adapters.embedding.embedders import FallbackEmbedder, build_embedders
 from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, bundled_file, described_model
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder
 from riglm.adapters.embedding.model_client import FastembedEmbedder
@@ -56,7 +56,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.fixture(scope="module")
 def embedder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastembedEmbedder]:
-    with FastembedEmbedder(BUNDLED_MODEL, tmp_path_factory.mktemp("models"), start_deadline=WAIT_SECONDS) as opened:
+    with FastembedEmbedder(BUNDLED_MODEL, settings(tmp_path_factory.mktemp("models"))) as opened:
         yield opened
 
 
@@ -81,7 +81,7 @@ def test_altered_model_is_not_loaded(
     install: Callable[[bytes | None], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     install(bundled_file().read_bytes()[:-1] + b"!")
-    with build_embedder(settings(tmp_path)) as embedder:
+    with build_embedders(settings(tmp_path)).always as embedder:
         assert asdict(embedder.status()) == FALLBACK
         assert embedder.embed(["Read a file"]).shape == (1, 256)
     [reason] = warnings(caplog)
@@ -93,7 +93,7 @@ def test_model_that_is_installed_later_is_used(
     install: Callable[[bytes | None], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     install(None)
-    model = FastembedEmbedder(BUNDLED_MODEL, tmp_path, start_deadline=WAIT_SECONDS, first_delay=0.01)
+    model = FastembedEmbedder(BUNDLED_MODEL, settings(tmp_path), first_delay=0.01)
     with FallbackEmbedder(model, HashingEmbedder()) as embedder:
         assert asdict(embedder.status()) == FALLBACK
         [reason] = warnings(caplog)
@@ -138,7 +138,7 @@ def test_model_that_was_downloaded_is_used_under_its_revision(tmp_path: Path, em
     for asset in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(assets / asset, files)
     shutil.copy(bundled_file(), files / "model.onnx")
-    with build_embedder(settings(tmp_path, model=name)) as downloaded:
+    with build_embedders(settings(tmp_path, model=name)).always as downloaded:
         assert asdict(downloaded.status()) == READY | {"model": name, "actual_model": name}
         assert downloaded.model == f"{name}@{revision[:12]}"
         assert np.array_equal(downloaded.embed(["Read a file"]), embedder.embed(["Read a file"]))
@@ -146,9 +146,9 @@ def test_model_that_was_downloaded_is_used_under_its_revision(tmp_path: Path, em
 
 ALL = """
 import sys
-from riglm.adapters.embedding.embedders import build_embedder
+from riglm.adapters.embedding.embedders import build_embedders
 from riglm.domain.schemas.section import EmbedderSettings
-with build_embedder(EmbedderSettings(directory=sys.argv[1], shared=False)) as embedder:
+with build_embedders(EmbedderSettings(directory=sys.argv[1], shared=False)).always as embedder:
     assert embedder.embed(["Read a file"]).shape == (1, 384)
 assert not {"fastembed", "onnxruntime", "tokenizers", "huggingface_hub"} & set(sys.modules)
 """

@@ -19,6 +19,7 @@ import pytest
 
 from riglm.adapters.embedding.fastembed import BUNDLED_MODEL
 from riglm.adapters.embedding.model_client import FastembedEmbedder
+from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.started import freeze
 from tests.waiting import WAIT_SECONDS, wait_until
@@ -26,14 +27,15 @@ from tests.waiting import WAIT_SECONDS, wait_until
 pytestmark = pytest.mark.timeout(120)
 
 TEXTS = [f"Lists the issues of project {each}" for each in range(16)]
-PATIENT = {"deadline": WAIT_SECONDS, "start_deadline": WAIT_SECONDS, "first_delay": 0.01, "idle": WAIT_SECONDS}
+PATIENT = {"deadline": WAIT_SECONDS, "start_deadline": WAIT_SECONDS, "idle": WAIT_SECONDS}
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory for sockets, short enough for their paths; what serves there is killed after the test."""
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The directory for sockets, short enough for their paths; what serves there is killed after the test."""
     with tempfile.TemporaryDirectory() as directory:
-        yield Path(directory) / "run"
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
+        yield Path(directory) / "riglm"
         for server in servers(Path(directory)):
             server.kill()
 
@@ -55,11 +57,13 @@ def only_server(directory: Path) -> psutil.Process:
 
 
 def sharing(place: Path, **options: float) -> FastembedEmbedder:
-    return FastembedEmbedder(BUNDLED_MODEL, place.parent / "models", shared_in=place, **PATIENT | options)
+    settings = EmbedderSettings(directory=str(place.parent / "models"), **PATIENT | options)
+    return FastembedEmbedder(BUNDLED_MODEL, settings, first_delay=0.01)
 
 
-def private(directory: Path, **options: float) -> FastembedEmbedder:
-    return FastembedEmbedder(BUNDLED_MODEL, directory, **PATIENT | options)
+def private(directory: Path, first_delay: float = 0.01, **options: float) -> FastembedEmbedder:
+    settings = EmbedderSettings(directory=str(directory), shared=False, **PATIENT | options)
+    return FastembedEmbedder(BUNDLED_MODEL, settings, first_delay=first_delay)
 
 
 @pytest.fixture
@@ -110,9 +114,9 @@ def test_shared_process_outlives_the_one_that_started_it_and_holds_none_of_its_p
 import sys
 from pathlib import Path
 from riglm.adapters.embedding.model_client import FastembedEmbedder
-place = Path(sys.argv[1])
-options = {{"shared_in": place, "idle": {WAIT_SECONDS}}}
-with FastembedEmbedder({BUNDLED_MODEL!r}, place.parent / "models", **options) as embedder:
+from riglm.domain.schemas.section import EmbedderSettings
+settings = EmbedderSettings(directory=str(Path(sys.argv[1]).parent / "models"), idle={WAIT_SECONDS})
+with FastembedEmbedder({BUNDLED_MODEL!r}, settings) as embedder:
     print(embedder.embed(["Read a file"])[0][0])
 """
     started = subprocess.run(  # returns once all that holds its output has closed it
@@ -170,14 +174,16 @@ def test_shared_process_that_does_not_answer_is_replaced(place: Path) -> None:
 
 
 @pytest.mark.parametrize("obstacle", ["open to others", "a file", "too long a path"])
-def test_process_is_private_where_its_socket_cannot_be(place: Path, obstacle: str) -> None:
+def test_process_is_private_where_its_socket_cannot_be(
+    place: Path, obstacle: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if obstacle == "open to others":
         place.mkdir(mode=0o755)
         place.chmod(0o755)
     elif obstacle == "a file":
         place.touch()
     else:
-        place = place / ("x" * 120)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(place / ("x" * 120)))
     with sharing(place) as embedder:
         assert embedder.embed(["Read a file"]).shape == (1, 384)
     assert servers(place) == []
@@ -292,9 +298,9 @@ def test_closing_ends_a_private_process_that_is_still_loading(tmp_path: Path) ->
 def test_private_process_ends_with_its_client_even_when_that_is_killed(tmp_path: Path) -> None:
     program = f"""
 import os, signal, sys
-from pathlib import Path
 from riglm.adapters.embedding.model_client import FastembedEmbedder
-embedder = FastembedEmbedder({BUNDLED_MODEL!r}, Path(sys.argv[1])).__enter__()
+from riglm.domain.schemas.section import EmbedderSettings
+embedder = FastembedEmbedder({BUNDLED_MODEL!r}, EmbedderSettings(directory=sys.argv[1], shared=False)).__enter__()
 assert embedder.status().status == "ready"
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -308,12 +314,14 @@ def test_output_of_libraries_does_not_reach_riglm(
     tmp_path: Path, run_in_process: Callable[[str], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     run_in_process(
-        "import sys, threading\n"
-        "def noise():\n"
-        "    while True:\n"
-        "        print('noise' * 100, flush=True)\n"
-        "        print('noise' * 100, file=sys.stderr, flush=True)\n"
-        "threading.Thread(target=noise, daemon=True).start()\n"
+        "import os, sys\n"
+        "def noisy(self, text):\n"
+        "    print('noise' * 100, flush=True)\n"
+        "    print('noise' * 100, file=sys.stderr, flush=True)\n"
+        "    os.write(0, b'noise')\n"
+        "    os.write(1, b'noise')\n"
+        "    return embed(self, text)\n"
+        "LoadedModel.embed = noisy\n"
     )
     with private(tmp_path) as embedder:
         assert embedder.embed(["Read a file", "Write a file"]).shape == (2, 384)

@@ -57,8 +57,8 @@ def pull(
 
     No other command uses a network for models.
     """
-    from riglm.adapters.embedding.embedders import models_directory
     from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, DIMENSIONS, REVISION, pull_model
+    from riglm.adapters.embedding.model_process import models_directory
 
     pulled: dict[str, Any]
     if model == BUNDLED_MODEL:
@@ -83,12 +83,13 @@ def _settings(config: Path | None) -> "EmbedderSettings":
 
 def examine(settings: "EmbedderSettings") -> dict[str, Any]:
     """Load the configured model, and report the model that is used and why; it may be the fallback."""
-    from riglm.adapters.embedding.embedders import build_embedder, models_directory
+    from riglm.adapters.embedding.embedders import build_embedders
+    from riglm.adapters.embedding.model_process import models_directory
 
     reasons = _Reasons()
     logging.getLogger("riglm.embedder").addHandler(reasons)
     started = time.perf_counter()
-    with build_embedder(settings) as embedder:
+    with build_embedders(settings).always as embedder:
         loaded = time.perf_counter()
         embedder.embed([_SAMPLE])
         done = time.perf_counter()

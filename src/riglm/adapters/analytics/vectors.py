@@ -4,7 +4,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,18 +21,10 @@ if TYPE_CHECKING:
 
 _FRESH_SECONDS: Final = 86_400.0  # use is noted once a day: reading should not write each time
 _ROW_BATCH_SIZE: Final = 200  # a transaction holds up the other writers of the database
-_KEPT_SHARE: Final = 0.9  # of the limits, so that not every new vector removes old ones
-_COUNTED_SHARE: Final = 100  # a count costs 10 ms in a full cache: it is made for each 1/100 of the limit that is new
+_KEPT_SHARE: Final = 0.9  # of the limit, so that not every new vector removes old ones
+_COUNTED_SHARE: Final = 100  # a sum costs 10 ms in a full cache: it is made for each 1/100 of the limit that is new
 
 _size: Final[Any] = func.coalesce(cached_vector.c.rows, 1) * cached_vector.c.dimensions * 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorLimits:
-    """Approximate maximum number of vectors or matrices, and of bytes; the least recently used are removed first."""
-
-    count: int = 50_000
-    size_bytes: int = 256 << 20
 
 
 class SqlVectors(VectorCachePort):
@@ -46,15 +37,15 @@ class SqlVectors(VectorCachePort):
         self,
         url: str,
         *,
-        limits: VectorLimits | None = None,
+        max_bytes: int = 80 << 20,  # 50,000 vectors of the bundled model
         timeout: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._database = Database(url, timeout=timeout)
-        self._limits = limits or VectorLimits()
+        self._max_bytes = max_bytes
         self._clock = clock
         self._opening = threading.Lock()
-        self._uncounted = self._limits.count  # what earlier processes put
+        self._uncounted = max_bytes  # what earlier processes put
 
     def close(self) -> None:
         """Close all connections; another use opens it again."""
@@ -83,10 +74,10 @@ class SqlVectors(VectorCachePort):
         while some := list(islice(new, _ROW_BATCH_SIZE)):
             with self._opened().writing() as connection:
                 connection.execute(insert_into(connection, cached_vector).on_conflict_do_nothing(), some)
-        self._uncounted += len(vectors)
-        if self._uncounted * _COUNTED_SHARE >= self._limits.count and self._is_over_full():
+        self._uncounted += sum(vector.nbytes for vector in vectors.values())
+        if self._uncounted * _COUNTED_SHARE >= self._max_bytes and self._is_over_full():
             with self._database.writing() as connection:
-                _prune(connection, self._limits)
+                _prune(connection, self._max_bytes)
 
     def _opened(self) -> Database:
         with self._opening:
@@ -96,9 +87,9 @@ class SqlVectors(VectorCachePort):
 
     def _is_over_full(self) -> bool:
         with self._opened().reading() as connection:
-            count, size = connection.execute(select(func.count(), func.coalesce(func.sum(_size), 0))).one()
+            size = connection.execute(select(func.coalesce(func.sum(_size), 0))).scalar_one()
         self._uncounted = 0
-        return bool(count > self._limits.count or size > self._limits.size_bytes)
+        return bool(size > self._max_bytes)
 
 
 def _row(model: str, hash_: str, vector: "Vector", at: float) -> DatabaseRow:
@@ -112,18 +103,12 @@ def _row(model: str, hash_: str, vector: "Vector", at: float) -> DatabaseRow:
     }
 
 
-def _prune(connection: Connection, limits: VectorLimits) -> None:
-    """Remove what was not used for longest, down to a share of the limits."""
+def _prune(connection: Connection, max_bytes: int) -> None:
+    """Remove what was not used for longest, down to a share of the limit."""
     key = (cached_vector.c.model, cached_vector.c.hash)
     order = (cached_vector.c.used_at.desc(), *key)
-    ranked = select(
-        *key,
-        func.row_number().over(order_by=order).label("place"),
-        func.sum(_size).over(order_by=order).label("size_so_far"),
-    ).subquery()
-    excess = (ranked.c.place > int(limits.count * _KEPT_SHARE)) | (
-        ranked.c.size_so_far > int(limits.size_bytes * _KEPT_SHARE)
-    )
+    ranked = select(*key, func.sum(_size).over(order_by=order).label("size_so_far")).subquery()
+    excess = ranked.c.size_so_far > int(max_bytes * _KEPT_SHARE)
     connection.execute(
         delete(cached_vector).where(tuple_(*key).in_(select(ranked.c.model, ranked.c.hash).where(excess)))
     )

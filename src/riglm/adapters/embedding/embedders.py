@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, Self, cast
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, described_model
 from riglm.adapters.embedding.hashing import HashingEmbedder, text_hash
 from riglm.adapters.embedding.model_client import FastembedEmbedder
-from riglm.adapters.embedding.model_process import socket_directory
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.prediction import Vector
 from riglm.domain.schemas.section import OWN_PROVIDERS, EmbedderSettings
@@ -213,32 +211,17 @@ class FallbackEmbedder(EmbedderPort):
         return replace(ready, provider=first.provider, model=first.model, is_fallback_active=True)
 
 
-def build_embedder(settings: EmbedderSettings, store: VectorCachePort | None = None) -> EmbedderPort:
-    """An embedder that always answers and never uses a network; not open yet.
-
-    It is the configured model; else the bundled one; else hashed vectors.
-    """
-    return build_embedders(settings, store).always
-
-
 def build_embedders(settings: EmbedderSettings, store: VectorCachePort | None = None) -> Embedders:
-    """The same embedder, and the configured model without a fallback; neither is open yet."""
+    """Return an embedder that always answers, and the configured one alone; neither is open yet or uses a network.
+
+    The first is the configured model; else the bundled one; else hashed vectors.
+    """
     hashing = HashingEmbedder()
     if settings.provider == "static":
         return Embedders(always=hashing, chosen=hashing)
     chosen: list[EmbedderPort]
     if settings.provider == "fastembed":
-        chosen = [
-            FastembedEmbedder(
-                model,
-                models_directory(settings),
-                deadline=settings.deadline,
-                start_deadline=settings.start_deadline,
-                idle=settings.idle,
-                shared_in=socket_directory() if settings.shared else None,
-            )
-            for model in dict.fromkeys((settings.model, BUNDLED_MODEL))
-        ]
+        chosen = [FastembedEmbedder(model, settings) for model in dict.fromkeys((settings.model, BUNDLED_MODEL))]
     else:
         chosen = [select_embedder(settings.provider, settings.options)]
     return Embedders(always=FallbackEmbedder(*chosen, hashing, store=store), chosen=chosen[0])
@@ -254,12 +237,3 @@ def require_known_model(settings: EmbedderSettings) -> None:
         described_model(settings.model)
     except ValueError as error:
         raise ConfigurationError(f"embedder.model: {error}") from error
-
-
-def models_directory(settings: EmbedderSettings) -> Path:
-    """Where downloaded models are kept; it need not exist."""
-    if settings.directory:
-        return Path(settings.directory).expanduser()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("riglm", appauthor=False)) / "models"

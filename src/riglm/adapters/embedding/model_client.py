@@ -5,7 +5,6 @@ import logging
 import socket
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, NoReturn, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from riglm.adapters.embedding.hashing import readable
 from riglm.adapters.embedding.model_process import ModelProcess
 from riglm.adapters.embedding.model_server import Channel, Embed, Loaded, Refused, Row
 from riglm.domain.prediction import Vector
+from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
 
 FASTEMBED_PROVIDER: Final = "fastembed"
@@ -52,32 +52,11 @@ class FastembedEmbedder(EmbedderPort):
     while it is started in the background, after pauses that double up to five minutes.
     """
 
-    def __init__(
-        self,
-        model: str,
-        directory: Path,
-        *,
-        deadline: float = 10.0,
-        start_deadline: float = 30.0,
-        idle: float = 300.0,
-        first_delay: float = 1.0,
-        shared_in: Path | None = None,
-    ) -> None:
-        """An embedder that is not open yet.
-
-        Args:
-            model: its name.
-            directory: where downloaded models are kept.
-            deadline: seconds to wait for the vector of one text.
-            start_deadline: seconds to wait for the model to load.
-            idle: seconds without a request after which the process ends.
-            first_delay: seconds before the process is started again after a failure.
-            shared_in: the directory for the sockets of shared processes; None for a private process.
-        """
+    def __init__(self, model: str, settings: EmbedderSettings, *, first_delay: float = 1.0) -> None:
+        """Use the model of this name; `first_delay` is the first pause after a failure, in seconds. Not open yet."""
         self._name = model
-        self._process = ModelProcess(model, directory, idle=idle, shared_in=shared_in)
-        self._deadline = deadline
-        self._start_deadline = start_deadline
+        self._process = ModelProcess(model, settings)
+        self._settings = settings
         self._first_delay = first_delay
         self._turns = Turns()  # held while the channel is used, opened or closed
         self._opening = threading.Lock()  # held to look whether it may still be opened
@@ -162,7 +141,7 @@ class FastembedEmbedder(EmbedderPort):
         channel = self._channel or self._connect()
         if not texts:
             return []
-        channel.link.settimeout(self._deadline)
+        channel.link.settimeout(self._settings.deadline)
         channel.send(Embed(tuple(texts)))
         rows = []
         for _ in texts:
@@ -181,7 +160,7 @@ class FastembedEmbedder(EmbedderPort):
             if not self._is_open:
                 raise EmbedderUnavailableError("the embedder is not open")
             channel = self._channel = Channel(self._process.connect())
-        channel.link.settimeout(self._start_deadline)
+        channel.link.settimeout(self._settings.start_deadline)
         match channel.receive():
             case Loaded() as loaded:
                 self._loaded, self._down = loaded, ""

@@ -16,6 +16,7 @@ from typing import Final
 
 from riglm.adapters.embedding.fastembed import REVISION
 from riglm.adapters.embedding.model_server import file_identity
+from riglm.domain.schemas.section import EmbedderSettings
 
 _START_SECONDS: Final = 30.0
 _LOCK_SECONDS: Final = 5.0
@@ -27,7 +28,16 @@ _OWN_VARIABLES: Final = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false
 _log: Final = logging.getLogger("riglm.embedder")
 
 
-def socket_directory() -> Path:
+def models_directory(settings: EmbedderSettings) -> Path:
+    """Where downloaded models are kept; it need not exist."""
+    if settings.directory:
+        return Path(settings.directory).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("riglm", appauthor=False)) / "models"
+
+
+def _socket_directory() -> Path:
     """The user's directory for the sockets of shared processes, in XDG_RUNTIME_DIR or the temporary files."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime:
@@ -43,16 +53,12 @@ class ModelProcess:
     and it exits when its client disconnects.
     """
 
-    def __init__(self, model: str, directory: Path, *, idle: float, shared_in: Path | None) -> None:
-        """A process for `model`, that exits after `idle` seconds without a request.
-
-        Models of the hub are looked for in `directory` only. `shared_in` is the directory of sockets, None for a
-        private process.
-        """
+    def __init__(self, model: str, settings: EmbedderSettings) -> None:
+        """A process for the model of this name."""
         self._model = model
-        self._directory = directory.absolute()
-        self._idle = idle
-        self._shared_in = shared_in
+        self._directory = models_directory(settings).absolute()
+        self._idle = settings.idle
+        self._is_shared = settings.shared
         self._socket: tuple[Path, int | None] | None = None
 
     def connect(self) -> socket.socket:
@@ -64,9 +70,9 @@ class ModelProcess:
         if sys.platform == "win32":
             raise OSError("this system has no sockets in directories")
         self._socket = None
-        if self._shared_in is not None:
+        if self._is_shared:
             try:
-                return self._connect_shared(self._shared_in)
+                return self._connect_shared(_socket_directory())
             except OSError as error:
                 _log.info("the model process cannot be shared", extra={"reason": str(error)})
         with tempfile.TemporaryDirectory(prefix="riglm-") as place:
