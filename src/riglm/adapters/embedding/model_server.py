@@ -147,8 +147,8 @@ def file_identity(path: Path) -> int | None:
     return None
 
 
-def main() -> int:
-    """Serve the model of the command line; the exit code."""
+def main() -> None:
+    """Serve the model of the command line."""
     if os.fork():
         os._exit(0)  # the starter waits for this process; the server is a child of init
     os.nice(_NICENESS)
@@ -165,7 +165,7 @@ def main() -> int:
         path.unlink(missing_ok=True)
     _release_memory()
     ModelServer(model, reason, idle).accept_clients(listener, path)
-    return 0
+    os._exit(0)  # without waiting for a library that hangs
 
 
 def _release_memory() -> None:
@@ -184,4 +184,4 @@ def _move_standard_input() -> socket.socket:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
