@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -26,12 +25,6 @@ from riglm.ports.analytics import AnalyticsPort
 ARGUMENTS = b'{"owner":"octo","repo":"hello","query":"is:open label:bug","page":2}'
 QUIET_CALLS = 5_000
 STEADY_CALLS = 60_000
-
-
-class Privacy:
-    """The default choice."""
-
-    arguments: Literal["hash"] = "hash"
 
 
 def a_session() -> Session:
@@ -59,7 +52,7 @@ def enqueue_costs(open_store: Callable[[], AnalyticsPort], pause: float) -> list
     """Microseconds of each `called`, with so many seconds between two calls."""
     costs = []
     with Recorder(open_store, limits=QueueLimits(records=STEADY_CALLS + 10)) as recorder:
-        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder.put, KeyedHasher(bytes(32)), "hash")
         session = a_session()
         tracking.session_opened(session)
         recorder.flush(30)
@@ -77,7 +70,7 @@ def enqueue_costs(open_store: Callable[[], AnalyticsPort], pause: float) -> list
 def sustained(open_store: Callable[[], AnalyticsPort]) -> float:
     """Records a second from the first call until the last one is stored."""
     with Recorder(open_store, limits=QueueLimits(records=STEADY_CALLS + 10, size_bytes=1 << 30)) as recorder:
-        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder.put, KeyedHasher(bytes(32)), "hash")
         sessions = [a_session() for _ in range(50)]
         for session in sessions:
             tracking.session_opened(session)
@@ -103,7 +96,7 @@ def loop_lags(open_store: Callable[[], AnalyticsPort]) -> list[float]:
             call(tracking, session, "search_issues")
 
     with Recorder(open_store) as recorder:
-        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder.put, KeyedHasher(bytes(32)), "hash")
         session = a_session()
         tracking.session_opened(session)
         recorder.flush(30)

@@ -4,7 +4,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 from uuid import uuid4
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -127,10 +126,6 @@ class _Sink:
         pass
 
 
-class _Privacy:
-    arguments: Literal["hash"] = "hash"
-
-
 class _Exporter(SpanExporter):
     """Takes spans and keeps none."""
 
@@ -141,7 +136,7 @@ class _Exporter(SpanExporter):
 def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -> ProxyService:
     """All that a call passes inside riglm, without wires and records."""
     hasher = KeyedHasher(bytes(32))
-    tracking = TrackingService(_Sink(), hasher, _Privacy(), meter=meter)
+    tracking = TrackingService(_Sink().put, hasher, "hash", meter=meter)
     sessions = SessionRegistry(tracking, hasher, IdentificationSettings())
     services = RequestServices(tracking=tracking, sessions=sessions, catalogs=CatalogCache(), tracer=tracer)
     if meter is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
-from benchmarks.recording import Privacy, a_session, call
+from benchmarks.recording import a_session, call
 from riglm.adapters.spool.sqlite import SqliteSpool
 from riglm.application.tracking.recorder import Recorder
 from riglm.application.tracking.tracking_service import TrackingService
@@ -94,7 +94,7 @@ def _recorded(store: Store, rate: float, seconds: float, spool: Path) -> Step:
     """Record at an even rate; the spool is there as it always is."""
     step = Step(rate)
     with Recorder(store.open, open_spool=lambda: SqliteSpool(spool), head_start=0.0) as recorder:
-        tracking = TrackingService(recorder, KeyedHasher(bytes(32)), Privacy())
+        tracking = TrackingService(recorder.put, KeyedHasher(bytes(32)), "hash")
         sessions = [a_session() for _ in range(50)]
         for session in sessions:
             tracking.session_opened(session)

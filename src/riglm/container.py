@@ -144,8 +144,8 @@ class Container(DeclarativeContainer):
         most_pairs=given.learning.max_stored_pairs, idle_gap=given.sessions.idle_gap
     )
     tracking: Provider["TrackingService"] = Singleton(
-        lazy("application.tracking.tracking_service:TrackingService"), recorder, hasher, settings, meter=metrics,
-        audit=audit
+        lazy("application.tracking.tracking_service:TrackingService"),
+        recorder.provided.put, hasher, given.arguments, meter=metrics, audit=audit
     )
 
     # ---- what every request works with

@@ -1,7 +1,6 @@
 """A small world for the inside: servers in memory that answer when told to, a clock, and records in a list."""
 
 import asyncio
-from types import SimpleNamespace
 
 from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
 from riglm.application.forwarding.services import RequestServices
@@ -72,7 +71,7 @@ class World:
         self.clock = Clock()
         self.records = Records()
         self.hasher = KeyedHasher(bytes(32))
-        self.tracking = TrackingService(self.records, self.hasher, SimpleNamespace(arguments="raw"))
+        self.tracking = TrackingService(self.records.put, self.hasher, "raw")
         self.sessions = SessionRegistry(
             self.tracking,
             self.hasher,

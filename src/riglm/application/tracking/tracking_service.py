@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
@@ -23,21 +23,8 @@ _BYTES_PER_NOTE: Final = 600
 _BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
 
 
-class RecordSink(Protocol):
-    """Where records go: the recorder."""
-
-    def put(self, item: QueueItem, size: int) -> None:
-        """Take a record of about `size` bytes."""
-        ...
-
-
-class ArgumentPrivacy(Protocol):
-    """What of a call's arguments may be stored: a keyed hash, the arguments as well, or nothing."""
-
-    @property
-    def arguments(self) -> Literal["hash", "raw", "none"]:
-        """The choice."""
-        ...
+ArgumentChoice = Literal["hash", "raw", "none"]
+"""What of a call's arguments is stored: a keyed hash, the arguments as well, or nothing."""
 
 
 class DeferredToolCall(NamedTuple):
@@ -81,20 +68,23 @@ class TrackingService:
 
     def __init__(
         self,
-        recorder: RecordSink,
+        put: Callable[[QueueItem, int], None],
         hasher: KeyedHasher,
-        privacy: ArgumentPrivacy,
+        arguments: ArgumentChoice,
         *,
         meter: MeterPort | None = None,
         audit: AuditLog | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`meter` counts records, `audit` records sessions and calls for people; None without."""
+        """`put` takes a record and its size in bytes, see `Recorder.put`.
+
+        `meter` counts records, `audit` records sessions and calls for people; None without.
+        """
         self._meter = meter
         self._audit = audit
-        self._put = recorder.put
+        self._put = put
         self._hasher = hasher
-        self.take_arguments(privacy.arguments)
+        self.take_arguments(arguments)
         self._clock = clock
         self._last_exposures: dict[UUID, ListSelection] = {}
         self._latest = NO_LIST
@@ -102,8 +92,8 @@ class TrackingService:
         self._first_list: Callable[[], None] | None = None
         self._guarded = FailingOpen(_log, "usage could not be recorded; the call goes through, and")
 
-    def take_arguments(self, choice: Literal["hash", "raw", "none"]) -> None:
-        """Store of the arguments of calls that end from now on what `ArgumentPrivacy` says."""
+    def take_arguments(self, choice: ArgumentChoice) -> None:
+        """Set what is stored of the arguments of calls that end from now on."""
         self._hides_arguments = choice == "none"
         self._keeps_arguments = choice == "raw"
 

@@ -46,7 +46,7 @@ class Stage:
         self.records = []
         sink = SimpleNamespace(put=lambda item, _size: self.records.append(item))
         hasher = KeyedHasher(bytes(32))
-        tracking = TrackingService(sink, hasher, SimpleNamespace(arguments="none"))
+        tracking = TrackingService(sink.put, hasher, "none")
         self._services = RequestServices(
             tracking=tracking,
             sessions=SessionRegistry(tracking, hasher, IdentificationSettings()),

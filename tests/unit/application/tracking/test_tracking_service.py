@@ -1,7 +1,5 @@
 """Tracking: what happens becomes records, and no failure of it reaches a call."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from riglm.application.tool_lists.selection import ListSelection
@@ -41,7 +39,7 @@ class Brim:
 
 
 def tracking(sink, arguments="hash"):
-    return TrackingService(sink, HASHER, SimpleNamespace(arguments=arguments), clock=lambda: 77.0)
+    return TrackingService(sink.put, HASHER, arguments, clock=lambda: 77.0)
 
 
 class Meter:
@@ -264,7 +262,7 @@ def test_what_is_stored_of_arguments_can_change_between_calls(sink, choice, kept
 
 def test_a_call_is_metered_by_the_list_that_its_session_had_when_it_began(sink):
     meter, session = Meter(), a_session()
-    service = TrackingService(sink, HASHER, SimpleNamespace(arguments="hash"), meter=meter, clock=lambda: 77.0)
+    service = TrackingService(sink.put, HASHER, "hash", meter=meter, clock=lambda: 77.0)
     before_any = service.list_of(session)
     service.exposed(session, ListSelection(("write",), ("read",), mode="shadow", surface="dynamic"))
     without = service.list_of(session)
