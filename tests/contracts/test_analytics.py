@@ -14,7 +14,6 @@ import pytest
 from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.sqlite import memory_database
 from riglm.application.tracking.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.policy import OverrideKind
@@ -59,13 +58,6 @@ def execute(place: str, statement: str) -> None:
     with writing(engine) as connection:
         connection.exec_driver_sql(statement)
     engine.dispose()
-
-
-class TestAnalyticsInMemory(AnalyticsContract):
-    @pytest.fixture
-    def analytics(self) -> Iterator[AnalyticsPort]:
-        with memory_database() as place, SqlAnalytics(place) as store:
-            yield store
 
 
 class TestSqliteAnalytics(AnalyticsContract):

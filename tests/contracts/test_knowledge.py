@@ -8,17 +8,9 @@ from sqlalchemy import text
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.knowledge import SqlKnowledge
-from riglm.adapters.analytics.sqlite import memory_database
 from riglm.domain.knowledge.provenance import Table, capped
 from riglm.ports.knowledge import KnowledgePort
 from tests.contracts.knowledge_contract import MINE, KnowledgeContract, a_thought, an_embedding
-
-
-class TestKnowledgeInMemory(KnowledgeContract):
-    @pytest.fixture
-    def knowledge(self) -> Iterator[KnowledgePort]:
-        with memory_database() as place, SqlKnowledge(place) as store:
-            yield store
 
 
 class TestSqliteKnowledge(KnowledgeContract):

@@ -75,7 +75,6 @@ async def test_the_debug_log_has_each_session_call_and_request_without_arguments
         (HANDSHAKE, "end of input", "obedient"),
         (MODERN, "SIGHUP", "obedient"),
         *((HANDSHAKE, how, "with a grandchild") for how in ENDINGS),
-        (MODERN, "SIGTERM", "with a grandchild"),
     ],
 )
 async def test_riglm_ends_with_code_0_and_leaves_nobody(stage: Stage, era: str, how: str, kind: str):
