@@ -13,13 +13,7 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import (
-    EventPosition,
-    OutboundRequest,
-    ResumedStreamHandler,
-    ServerMessageHandler,
-    UpstreamLink,
-)
+from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
 PATIENCE = WAIT_SECONDS
@@ -125,25 +119,6 @@ class Ears(ServerMessageHandler):
     @property
     def methods(self) -> list[str | None]:
         return [message.method for message in self.heard]
-
-
-class Rest(ResumedStreamHandler):
-    """The rest of a stream that a client lost."""
-
-    def __init__(self) -> None:
-        self.heard: list[Message] = []
-        self.marks: list[EventPosition | None] = []
-        self.over = asyncio.Event()
-
-    def continued(self, message: Message, event: EventPosition | None = None) -> None:
-        self.heard.append(message)
-        self.marks.append(event)
-
-    def primed(self, event: EventPosition) -> None:
-        self.marks.append(event)
-
-    def ended(self) -> None:
-        self.over.set()
 
 
 def ask(link: UpstreamLink, message_id: object, method: str, params: object = None) -> Answer:
