@@ -89,7 +89,8 @@ def examine(settings: "EmbedderSettings") -> dict[str, Any]:
     reasons = _Reasons()
     logging.getLogger("riglm.embedder").addHandler(reasons)
     started = time.perf_counter()
-    with build_embedders(settings).always as embedder:
+    private = settings.model_copy(update={"shared": False})  # it loads the model, and leaves no process
+    with build_embedders(private).always as embedder:
         loaded = time.perf_counter()
         embedder.embed([_SAMPLE])
         done = time.perf_counter()
