@@ -72,9 +72,9 @@ def test_transitions_and_pairs_count_sessions_and_not_calls() -> None:
     sessions = [make_session("a", "b", "a", "b", "b"), make_session("b", "a")]
     [cluster] = describe_clusters(sessions, [0, 0])
     assert cluster.sessions == 2
-    assert cluster.tools == (("a", 2), ("b", 2))
-    assert cluster.transitions == (("b", "a", 2), ("a", "b", 1))
-    assert cluster.pairs == (("a", "b", 2),)
+    assert [tuple(each.model_dump().values()) for each in cluster.tools] == [("a", 2), ("b", 2)]
+    assert [tuple(each.model_dump().values()) for each in cluster.transitions] == [("b", "a", 2), ("a", "b", 1)]
+    assert [tuple(each.model_dump().values()) for each in cluster.pairs] == [("a", "b", 2)]
 
 
 _TOOLS = st.sampled_from([f"{server}__{tool}" for server in "abcd" for tool in "xy"])
