@@ -11,7 +11,7 @@ from uuid import UUID
 from benchmarks.cache import CHECKOUT
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
-from riglm.adapters.spool.sqlite import SqliteSpool, survey
+from riglm.adapters.spool.sqlite_spool import SqliteSpool, survey
 from riglm.application.tracking.recorder import Recorder
 
 _RATE = 3000.0

@@ -16,7 +16,7 @@ from benchmarks.load.message import NoAnswer, echo
 from benchmarks.load.stdio_session import StdioSession
 from benchmarks.overhead.target import upstream_command
 from benchmarks.subject import RIGLM, isolated
-from riglm.adapters.spool.sqlite import survey
+from riglm.adapters.spool.sqlite_spool import survey
 
 _BEFORE_SECONDS = 10.0
 _AFTER_SECONDS = 10.0

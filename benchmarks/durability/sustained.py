@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.durability.finding import Finding
 from benchmarks.durability.stores import STORES, Store
 from benchmarks.recording import a_session, call
-from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking.recorder import Recorder
 from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain.hashing import KeyedHasher

@@ -16,7 +16,7 @@ from collections import deque
 from pathlib import Path
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking.recorder import Recorder
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7

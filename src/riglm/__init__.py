@@ -7,7 +7,7 @@ TYPE_CHECKING = False  # as typing has it, which takes longer to import than all
 if TYPE_CHECKING:
     from riglm.application.selector.background import SelectorClosedError
     from riglm.application.selector.offer import UnusableToolError
-    from riglm.application.selector.service import FoundTool, SearchResult, Selection, SelectionReason
+    from riglm.application.selector.selecting_service import FoundTool, SearchResult, Selection, SelectionReason
     from riglm.application.selector.session import ToolSession
     from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
     from riglm.tool_selector import USER_STORE, ToolSelector
@@ -29,11 +29,11 @@ __all__ = [
 
 _HOMES = {
     "ConfigurationError": "domain.errors",
-    "SearchResult": "application.selector.service",
-    "FoundTool": "application.selector.service",
-    "SelectionReason": "application.selector.service",
+    "SearchResult": "application.selector.selecting_service",
+    "FoundTool": "application.selector.selecting_service",
+    "SelectionReason": "application.selector.selecting_service",
     "RiglmError": "domain.errors",
-    "Selection": "application.selector.service",
+    "Selection": "application.selector.selecting_service",
     "SelectorClosedError": "application.selector.background",
     "ToolSelector": "tool_selector",
     "ToolSession": "application.selector.session",

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from riglm.application.control.configuration import LiveConfiguration
     from riglm.application.filter_middleware.middleware import FilterMiddleware
     from riglm.application.filtering.active_rules import Overrides
-    from riglm.application.filtering.service import FilteringService
+    from riglm.application.filtering.filtering_service import FilteringService
     from riglm.application.forwarding.services import RequestServices
     from riglm.application.knowledge.inner_voice import InnerVoice
+    from riglm.application.prediction.prediction_service import PredictionService
     from riglm.application.prediction.prediction_settings import PredictionSettings
-    from riglm.application.prediction.service import PredictionService
     from riglm.application.prediction.warm_sets import WarmSets
-    from riglm.application.session_sharing.service import SessionSharingService
+    from riglm.application.session_sharing.session_sharing_service import SessionSharingService
     from riglm.application.sessions.registry import SessionRegistry
     from riglm.application.tracking.maintenance import Maintenance
     from riglm.application.tracking.recorder import Recorder
@@ -109,7 +109,7 @@ class Container(DeclarativeContainer):
     )
     spool_paths: Provider["list[Path]"] = Call(lambda *paths: [*filter(None, paths)], spool_path, clickhouse_spool_path)
     _spool = Factory(
-        lazy("adapters.spool.sqlite:SqliteSpool"), max_bytes=given.storage.spool.max_bytes,
+        lazy("adapters.spool.sqlite_spool:SqliteSpool"), max_bytes=given.storage.spool.max_bytes,
         durable=given.storage.is_durable, store=Call(locations.local_store_path, settings)
     )
     spool: Provider["SpoolPort"] = Factory(_spool, spool_path)
@@ -149,7 +149,9 @@ class Container(DeclarativeContainer):
     )
 
     # ---- what every request works with
-    spooled_pins: Provider["Sequence[ToolPin]"] = Call(lazy("adapters.spool.sqlite:spooled_pins"), kind, spool_path)
+    spooled_pins: Provider["Sequence[ToolPin]"] = Call(
+        lazy("adapters.spool.sqlite_spool:spooled_pins"), kind, spool_path
+    )
     pins: Provider["PinnedTools"] = Singleton(
         lazy("application.trust.pinned_tools:PinnedTools"), given.on_change.call(), recorder.provided.put,
         on_report=Call(lazy("application.trust.pinned_tools:report_change"), metrics, audit).provider,
@@ -217,8 +219,9 @@ class Container(DeclarativeContainer):
         lazy("ports.embedder:EmbedderStatus.before_loading"), _embedder_provider, given.embedder.model
     )
     prediction: Singleton["PredictionService"] = Singleton(
-        lazy("application.prediction.service:PredictionService"), prediction_worker, prediction_state.provider,
-        owners, _embedder_status, _first_prediction_settings, timeout_seconds=prediction_timeout, meter=metrics
+        lazy("application.prediction.prediction_service:PredictionService"), prediction_worker,
+        prediction_state.provider, owners, _embedder_status, _first_prediction_settings,
+        timeout_seconds=prediction_timeout, meter=metrics
     )
 
     # ---- knowledge, lists, and what processes share
@@ -227,7 +230,7 @@ class Container(DeclarativeContainer):
         embedders.provider, knowledge.provider, environment=Object(os.environ)
     ))
     filtering: Provider["FilteringService"] = Singleton(
-        lazy("application.filtering.service:FilteringService"), given.filtering, prediction, usage=warm_sets,
+        lazy("application.filtering.filtering_service:FilteringService"), given.filtering, prediction, usage=warm_sets,
         prices=given.prices.prices.call(), predictor=given.predictor.kind, overrides=overrides.provided.in_force,
         owner=owners.provided.of, access=access, is_steered=given.control.enabled
     )
@@ -236,7 +239,7 @@ class Container(DeclarativeContainer):
         given.knowledge.alias
     )
     sharing: Provider["SessionSharingService | None"] = when(given.is_shared, Singleton(
-        lazy("application.session_sharing.service:build_sharing"), state,
+        lazy("application.session_sharing.session_sharing_service:build_sharing"), state,
         hasher.provided.derived_key.call("shared state"), sessions, tracking,
         when(given.intercepts_lists, filtering),
         link_seconds=given.downstream.session_idle, idle_gap=given.sessions.idle_gap

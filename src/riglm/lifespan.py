@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from riglm.adapters.configuration.locations import data_directory
-from riglm.adapters.mcp.upstream.factory import Upstreams
+from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.application.proxy import ProxyService
 from riglm.application.sessions.registry import SessionReset, identification_settings
 from riglm.container import Container
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from riglm.adapters.telemetry.logs import JsonLogs
     from riglm.application.control.configuration import ReloadHandler
     from riglm.application.control.running_proxy import RunningProxy
-    from riglm.application.session_sharing.service import SessionSharingService
+    from riglm.application.session_sharing.session_sharing_service import SessionSharingService
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.predictor import PredictorPort
 

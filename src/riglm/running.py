@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.configuration.loading import Configuration
 from riglm.adapters.configuration.locations import data_directory
-from riglm.adapters.mcp.upstream.factory import Upstreams
+from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.filtering import FilteringSettings

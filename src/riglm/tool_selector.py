@@ -18,7 +18,7 @@ from riglm.adapters.embedding.embedders import select_embedder
 from riglm.adapters.prediction.selection import available as predictors_there
 from riglm.application.selector.background import BackgroundLoop
 from riglm.application.selector.offer import ToolReader, shortly, text
-from riglm.application.selector.service import SelectingService
+from riglm.application.selector.selecting_service import SelectingService
 from riglm.application.selector.session import ToolSession
 from riglm.container import Container
 from riglm.domain.errors import ConfigurationError

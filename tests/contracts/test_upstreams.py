@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.mcp.upstream.factory import Upstreams
+from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.domain.schemas.section import TimeoutSettings
 from riglm.domain.upstream import ProcessSharing, UpstreamSpec
 from riglm.ports.upstream import UpstreamPort

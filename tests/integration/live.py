@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.mcp.upstream.factory import Upstreams
+from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.container import Container
 from riglm.domain import jsonrpc
 from riglm.domain.session import Transport

@@ -18,7 +18,7 @@ from tests.integration.live import FILE, PATIENCE, visibility
 _START = """
 import asyncio, json, sys
 from riglm.adapters.configuration.loading import Options, load
-from riglm.adapters.mcp.upstream.factory import Upstreams
+from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.container import Container
 from riglm.lifespan import lifespan
 

@@ -15,7 +15,7 @@ from benchmarks.durability.kill import kill
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.file_lock import spool_directory
-from riglm.adapters.spool.sqlite import SqliteSpool, survey
+from riglm.adapters.spool.sqlite_spool import SqliteSpool, survey
 from tests.interaction.clients.raw import HANDSHAKE, RawClient
 from tests.interaction.clients.stdio import StdioLink
 from tests.interaction.stage import Process, Stage

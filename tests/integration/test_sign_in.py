@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
-from riglm.adapters.mcp.oauth.tokens import current_account, revoke
+from riglm.adapters.mcp.oauth.token_requests import current_account, revoke
 from riglm.adapters.mcp.oauth.unattended import obtain_tokens
 from riglm.container import Container
 from riglm.domain.errors import RiglmError

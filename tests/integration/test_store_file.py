@@ -18,7 +18,7 @@ from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.configuration.locations import store_url
-from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, SchemaTooNewError
 from riglm.domain.retention import Expiry

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from tests.interaction.clients import http
 from tests.interaction.clients.link import Link
 from tests.interaction.clients.old_sse import SseLink

@@ -7,12 +7,12 @@ from typing import Final
 
 from riglm.application.aggregation.connection import MultiServerConnection
 from riglm.application.aggregation.merged_lists import MergedListCache
-from riglm.application.aggregation.modern_handler import MultiServerModernHandler
+from riglm.application.aggregation.multi_server_modern import MultiServerModernHandler
 from riglm.application.aggregation.upstream_group import check_names
-from riglm.application.connections.modern_handler import SingleServerModernHandler
 from riglm.application.connections.single_server import DualEraRouter, SingleServerConnection
+from riglm.application.connections.single_server_modern import SingleServerModernHandler
+from riglm.application.filter_middleware.filtering_modern import FilteringModernHandler
 from riglm.application.filter_middleware.middleware import FilterMiddleware
-from riglm.application.filter_middleware.modern_handler import FilteringModernHandler
 from riglm.application.forwarding.services import RequestServices
 from riglm.domain.access_rules import AccessRules
 from riglm.domain.naming import Naming

@@ -134,7 +134,7 @@ def _print_signed_in(account: "Account") -> None:
 
 def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: JsonOption = False) -> None:
     """Revoke and delete the tokens of a server."""
-    from riglm.adapters.mcp.oauth.tokens import revoke
+    from riglm.adapters.mcp.oauth.token_requests import revoke
     from riglm.container import Container
 
     accounts = Container().account_file()

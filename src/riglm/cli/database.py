@@ -187,7 +187,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     from riglm.adapters.analytics import schema
-    from riglm.adapters.spool.sqlite import survey
+    from riglm.adapters.spool.sqlite_spool import survey
     from riglm.container import Container
 
     settings = _load_settings(config)

@@ -14,8 +14,8 @@ from riglm.adapters.configuration.presence import missing_parts, require_embedde
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
 from riglm.application.identity import server_info
 from riglm.application.setup.doctor.checks import Check, Look, in_thread
-from riglm.application.setup.doctor.clients import check_client_files
-from riglm.application.setup.doctor.configuration import (
+from riglm.application.setup.doctor.client_checks import check_client_files
+from riglm.application.setup.doctor.configuration_checks import (
     ListenAddress,
     check_configuration,
     check_embedder,
@@ -24,15 +24,15 @@ from riglm.application.setup.doctor.configuration import (
     check_problems,
     secrets_to_hide,
 )
-from riglm.application.setup.doctor.servers import (
+from riglm.application.setup.doctor.server_checks import (
     ServerOutputLog,
     ServerProber,
     check_missing_parts,
     check_servers,
     check_without_start,
 )
-from riglm.application.setup.doctor.store import check_store, check_store_files
-from riglm.application.setup.doctor.tools import check_tools
+from riglm.application.setup.doctor.store_checks import check_store, check_store_files
+from riglm.application.setup.doctor.tool_checks import check_tools
 from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
 from riglm.cli.store_access import read_setting_changes
 from riglm.container import Container
@@ -211,7 +211,7 @@ def _subject_checks(subject: _Subject, prober: ServerProber | None, seconds: flo
 def _probe_servers(
     settings: Settings, specs: Sequence[UpstreamSpec], prober: ServerProber, subject: _Subject, seconds: float
 ) -> Look:
-    from riglm.adapters.mcp.upstream.factory import Upstreams
+    from riglm.adapters.mcp.upstream.upstreams import Upstreams
 
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
     timeouts = settings.timeouts.model_copy(update=least)
@@ -270,7 +270,7 @@ def _look_at_store(settings: Settings) -> StoreStatus:
 
 def _check_store_files(settings: Settings) -> Iterable[Finding]:
     from riglm.adapters.control.tokens import FILE_NAME as TOKENS
-    from riglm.adapters.spool.sqlite import survey
+    from riglm.adapters.spool.sqlite_spool import survey
 
     file, data = store_path(settings), data_directory(os.environ)
     private = [data / TOKENS, data / ACCOUNTS, file.parent / "riglm.key"]

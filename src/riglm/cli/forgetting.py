@@ -181,7 +181,7 @@ def _format_pieces(pieces: int) -> str:
 
 
 def _count_spooled(settings: "Settings") -> int:
-    from riglm.adapters.spool.sqlite import survey
+    from riglm.adapters.spool.sqlite_spool import survey
     from riglm.container import Container
 
     return sum(spool.records for spool in survey(*Container(settings=settings).spool_paths()))

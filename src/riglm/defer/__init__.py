@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from riglm.application.selector.offer import UnusableToolError, shortly
-from riglm.application.selector.service import Selection
+from riglm.application.selector.selecting_service import Selection
 from riglm.application.selector.session import ToolSession
 from riglm.domain.naming import SEPARATOR
 

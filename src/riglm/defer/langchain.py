@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.types import Command
 
-from riglm.application.selector.service import Selection
+from riglm.application.selector.selecting_service import Selection
 from riglm.application.selector.session import ToolSession
 from riglm.defer import alearn, learn
 from riglm.defer.recording import RecordedCall, record_call

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from riglm.domain.naming import SEPARATOR, NamePatterns
-from riglm.domain.schemas.access import ANY_GROUP, AccessSettings
+from riglm.domain.schemas.access_settings import ANY_GROUP, AccessSettings
 
 _MAX_REMEMBERED: Final = 50_000
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from riglm.application.aggregation.merged_lists import merged
-from riglm.application.connections.modern_handler import EraProbe
+from riglm.application.connections.single_server_modern import EraProbe
 from riglm.application.forwarding.catalogs import KnownCatalogs
 from riglm.application.forwarding.notifier import CHANGED, DebouncedNotifier
 from riglm.application.forwarding.proxied_request import ProxiedRequest

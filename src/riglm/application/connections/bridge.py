@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from riglm.application.connections.modern_handler import EraProbe
 from riglm.application.connections.round_trips import BridgedRequest, PendingQuestions, Translation
+from riglm.application.connections.single_server_modern import EraProbe
 from riglm.application.connections.subscription import Subscription
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw

@@ -37,9 +37,9 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.prediction_store import SettingChangesPort
 
 if TYPE_CHECKING:
-    from riglm.application.filtering.service import FilteringService
+    from riglm.application.filtering.filtering_service import FilteringService
+    from riglm.application.prediction.prediction_service import PredictionService
     from riglm.application.prediction.prediction_settings import PredictionSettings
-    from riglm.application.prediction.service import PredictionService
 
 PROVING_SECONDS: Final = 10.0
 """A predictor that is not made within this time is refused."""

@@ -9,9 +9,9 @@ from riglm.application.control.configuration import LiveConfiguration
 from riglm.application.control.query_cache import QueryCache
 from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
 from riglm.application.filtering.active_rules import Overrides
-from riglm.application.filtering.service import FilteringService
+from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.prediction.service import PredictionService
+from riglm.application.prediction.prediction_service import PredictionService
 from riglm.application.tracking.recorder import Recorder
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.control import RedactedConfiguration

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filter_middleware.paged_lists import PagedListRequest, ReadLists, read_plainly
 from riglm.application.filter_middleware.response_sinks import ServerMessageSink
+from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.filtering.meta_tools import MetaTools
-from riglm.application.filtering.service import FilteringService
 from riglm.application.forwarding.proxied_request import NOWHERE
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.knowledge.definition import NAME as INNER_VOICE

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from riglm.application.filtering.service import FilteringService
+from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
 from riglm.application.knowledge.definition import ErrorCode, RetrievalError, refusal
 from riglm.application.tool_lists.list_writer import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT

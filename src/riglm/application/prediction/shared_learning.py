@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.prediction.service import PredictionService
+from riglm.application.prediction.prediction_service import PredictionService
 from riglm.application.session_sharing.signing import Broadcast
 from riglm.application.worker import Urgency, Worker
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
+from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.filtering.meta_tools import MetaTools
-from riglm.application.filtering.service import FilteringService
 from riglm.application.prediction.calibration import CalibratedPredictor
 from riglm.application.prediction.estimation import LearnedSessions
 from riglm.application.prediction.prediction_settings import Strategy

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 from riglm.application.selector.background import BackgroundLoop
 from riglm.application.selector.offer import OfferedTools, ToolReader, amount, count, is_built_in, text
-from riglm.application.selector.service import SearchResult, SelectingService, Selection
+from riglm.application.selector.selecting_service import SearchResult, SelectingService, Selection
 from riglm.domain.session import ClientInfo, Session
 
 T = TypeVar("T")

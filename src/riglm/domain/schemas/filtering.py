@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from riglm.domain.schemas.access import Patterns
+from riglm.domain.schemas.access_settings import Patterns
 from riglm.domain.schemas.base import Seconds, SettingsModel, problem
 from riglm.domain.session import DEFAULT_PROFILE
 

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_valida
 
 from riglm.domain.naming import SEPARATOR, NamePatterns, Naming
 from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
-from riglm.domain.schemas.access import AccessSettings
+from riglm.domain.schemas.access_settings import AccessSettings
 from riglm.domain.schemas.base import SettingsModel, problem
 from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
 from riglm.domain.schemas.filtering import FilteringSettings, KnowledgeSettings

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from riglm.adapters.mcp.wire.sse import Event, EventParser
+from riglm.adapters.mcp.wire.event_stream import Event, EventParser
 from tests.waiting import WAIT_SECONDS
 
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from mcp.client.auth import OAuthFlowError
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.oauth.ping import require_https
 from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
-from riglm.adapters.mcp.upstream.http import HttpUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
-from riglm.adapters.mcp.upstream.sse import SseUpstream
+from riglm.adapters.mcp.upstream.http_upstream import HttpUpstream
+from riglm.adapters.mcp.upstream.sse_upstream import SseUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, HttpHeaders, Target
 from riglm.container import Container
 from riglm.domain.errors import RiglmError

@@ -1,10 +1,10 @@
 import sys
 from types import SimpleNamespace
 
-from riglm.adapters.mcp.upstream.factory import Upstreams
-from riglm.adapters.mcp.upstream.http import HttpUpstream
-from riglm.adapters.mcp.upstream.sse import SseUpstream
-from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.adapters.mcp.upstream.http_upstream import HttpUpstream
+from riglm.adapters.mcp.upstream.sse_upstream import SseUpstream
+from riglm.adapters.mcp.upstream.stdio_upstream import StdioUpstream
+from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 

@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from riglm.adapters.mcp.upstream import http_handshake
+from riglm.adapters.mcp.upstream import http_handshake_link as http_handshake
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.domain import jsonrpc
 from riglm.domain.session import ProtocolEra

@@ -4,10 +4,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from riglm.adapters.mcp.upstream import reconnecting_channel, sse
+from riglm.adapters.mcp.upstream import reconnecting_channel
+from riglm.adapters.mcp.upstream import sse_upstream as sse
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
-from riglm.adapters.mcp.upstream.sse import SseUpstream
+from riglm.adapters.mcp.upstream.sse_upstream import SseUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from riglm.domain.upstream import UpstreamSpec
 from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, settle, within

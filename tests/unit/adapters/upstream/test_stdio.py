@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from riglm.adapters.mcp.upstream import reconnecting_channel, stdio
+from riglm.adapters.mcp.upstream import reconnecting_channel
+from riglm.adapters.mcp.upstream import stdio_upstream as stdio
 from riglm.adapters.mcp.upstream.channel import Receiver
 from riglm.adapters.mcp.upstream.process import ProcessReaper
-from riglm.adapters.mcp.upstream.stdio import ProbedChannel, StdioUpstream
+from riglm.adapters.mcp.upstream.stdio_upstream import ProbedChannel, StdioUpstream
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec

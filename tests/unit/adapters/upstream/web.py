@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
-from riglm.adapters.mcp.upstream.http import HttpUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
+from riglm.adapters.mcp.upstream.http_upstream import HttpUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.upstream import UpstreamSpec

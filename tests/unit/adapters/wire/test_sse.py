@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError, encode_event
+from riglm.adapters.mcp.wire.event_stream import Event, EventParser, EventTooLargeError, encode_event
 
 EURO = "€".encode()
 

@@ -6,7 +6,7 @@ import pytest
 
 from riglm.application.aggregation import merged_subscription, upstream_lists
 from riglm.application.aggregation.merged_lists import MergedListCache
-from riglm.application.aggregation.modern_handler import MultiServerModernHandler
+from riglm.application.aggregation.multi_server_modern import MultiServerModernHandler
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra, Transport

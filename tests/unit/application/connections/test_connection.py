@@ -3,7 +3,7 @@
 import pytest
 
 from riglm.application.aggregation.connection import MultiServerConnection
-from riglm.application.aggregation.modern_handler import MultiServerModernHandler
+from riglm.application.aggregation.multi_server_modern import MultiServerModernHandler
 from riglm.application.connections.single_server import DualEraRouter
 from riglm.application.proxy import ProxyService
 from riglm.domain import jsonrpc

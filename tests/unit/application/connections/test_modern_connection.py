@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.connections.modern_handler import EraProbe, SingleServerModernHandler, probe, verdict
+from riglm.application.connections.single_server_modern import EraProbe, SingleServerModernHandler, probe, verdict
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra, Transport

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.connections.modern_handler import SingleServerModernHandler
+from riglm.application.connections.single_server_modern import SingleServerModernHandler
 from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.exposure import Surface

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.filtering.service import FilteringService
+from riglm.application.filtering.filtering_service import FilteringService
 from riglm.domain.naming import prefixed
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport

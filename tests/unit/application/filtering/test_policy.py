@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from riglm.application.filtering.service import MAX_FRESH_SECONDS, PROMISED_SECONDS
+from riglm.application.filtering.filtering_service import MAX_FRESH_SECONDS, PROMISED_SECONDS
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import ProtocolEra

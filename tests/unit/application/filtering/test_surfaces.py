@@ -3,7 +3,7 @@
 import pytest
 
 from riglm.application.filtering.active_rules import PAUSE_SECONDS
-from riglm.application.filtering.service import PROMISED_SECONDS
+from riglm.application.filtering.filtering_service import PROMISED_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Surface

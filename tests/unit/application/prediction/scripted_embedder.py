@@ -9,9 +9,9 @@ from uuid import uuid4
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.prediction.selection import select_predictor
 from riglm.application.owners import ToolOwners
+from riglm.application.prediction.prediction_service import PredictionService
 from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
 from riglm.application.prediction.prediction_state import PredictionState
-from riglm.application.prediction.service import PredictionService
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation

@@ -305,7 +305,7 @@ async def test_who_asks_for_a_prediction_has_it_loaded():
 
 
 async def test_who_asks_for_a_prediction_does_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr("riglm.application.prediction.service._ACQUAINT_SECONDS", 0.01)
+    monkeypatch.setattr("riglm.application.prediction.prediction_service._ACQUAINT_SECONDS", 0.01)
     stage = Stage()
     stage.embedder.opening.clear()
     async with stage.running() as service:

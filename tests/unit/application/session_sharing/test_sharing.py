@@ -7,7 +7,7 @@ import pytest
 
 from riglm.application.connections.single_server import SingleServerConnection
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.session_sharing.service import build_sharing
+from riglm.application.session_sharing.session_sharing_service import build_sharing
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.errors import StateUnavailableError

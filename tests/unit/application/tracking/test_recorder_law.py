@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from riglm.adapters.spool.sqlite import SqliteSpool, survey
+from riglm.adapters.spool.sqlite_spool import SqliteSpool, survey
 from riglm.application.tracking.record_queue import QueueLimits
 from riglm.application.tracking.recorder import Backoff
 from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from riglm.adapters.spool.sqlite import SqliteSpool
+from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking import recorder as recording
 from riglm.application.tracking.record_queue import QueueLimits
 from riglm.application.tracking.recorder import Backoff

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from riglm.adapters.mcp.downstream.http_request import McpHttpRequest
-from riglm.adapters.mcp.wire.sse import encode_event
+from riglm.adapters.mcp.wire.event_stream import encode_event
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import BeforeResponse, ClientResponseSink

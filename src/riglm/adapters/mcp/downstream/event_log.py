@@ -12,7 +12,7 @@ from typing import Final
 
 from riglm.adapters.mcp.downstream.answer import STREAM_HEADERS, Events, Extra, HttpResponse, Send, no_extra, send_whole
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
-from riglm.adapters.mcp.wire.sse import encode_event
+from riglm.adapters.mcp.wire.event_stream import encode_event
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import EventPosition
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
-from riglm.adapters.mcp.oauth.tokens import add_wanted_scope, current_account
+from riglm.adapters.mcp.oauth.token_requests import add_wanted_scope, current_account
 from riglm.adapters.mcp.wire.http_client import (
     HttpClient,
     HttpClientError,

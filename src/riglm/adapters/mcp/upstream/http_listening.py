@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.http_post import RETRY_MS
+from riglm.adapters.mcp.wire.event_stream import Event, EventParser, unwrap
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
-from riglm.adapters.mcp.wire.sse import Event, EventParser, unwrap
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 from riglm.adapters.mcp.upstream.channel import answered_id
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
 from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder
+from riglm.adapters.mcp.wire.event_stream import Event, EventParser, EventTooLargeError, unwrap
 from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
-from riglm.adapters.mcp.wire.sse import Event, EventParser, EventTooLargeError, unwrap
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message

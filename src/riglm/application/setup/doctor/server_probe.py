@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Final
 
 from riglm.application.connections.bridge import BridgeLink, find_bridge, link_for
-from riglm.application.connections.modern_handler import EraProbe
+from riglm.application.connections.single_server_modern import EraProbe
 from riglm.application.forwarding.riglm_requests import Asking
 from riglm.application.identity import server_info
 from riglm.domain import jsonrpc, protocol

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from riglm.application.setup.doctor import clients
-from riglm.application.setup.doctor.clients import check_client_files, check_recorded_client
+from riglm.application.setup.doctor import client_checks as clients
+from riglm.application.setup.doctor.client_checks import check_client_files, check_recorded_client
 from riglm.domain.client_setup import ClientSetup, ConfigLocation, RiglmServerEntry
 from riglm.domain.finding import Finding, Severity
 from riglm.domain.schemas.filtering import FilteringSettings

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from riglm.application.setup.doctor.clients import check_recorded_client
-from riglm.application.setup.doctor.tools import check_changed_tools
+from riglm.application.setup.doctor.client_checks import check_recorded_client
+from riglm.application.setup.doctor.tool_checks import check_changed_tools
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.finding import DoctorSection, Finding, Severity
 from riglm.domain.schemas.filtering import FilteringSettings

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from riglm.application.failing_open import FailingOpen
-from riglm.application.filtering.service import FilteringService
+from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.prediction.service import PredictionService
+from riglm.application.prediction.prediction_service import PredictionService
 from riglm.application.selector.offer import OfferedTools
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain.exposure import SEARCH_SURFACE, Surface

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import ProcessReaper
-from riglm.adapters.mcp.upstream.stdio import StdioUpstream
+from riglm.adapters.mcp.upstream.stdio_upstream import StdioUpstream
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
@@ -106,9 +106,9 @@ class Upstreams:
     def _remote(
         self, spec: UpstreamSpec, client: "HttpClient", input_schema: Callable[[str, str], Raw | None]
     ) -> UpstreamPort:
-        from riglm.adapters.mcp.upstream.http import HttpUpstream  # noqa: PLC0415
         from riglm.adapters.mcp.upstream.http_link import HttpEndpoint  # noqa: PLC0415
-        from riglm.adapters.mcp.upstream.sse import SseUpstream  # noqa: PLC0415
+        from riglm.adapters.mcp.upstream.http_upstream import HttpUpstream  # noqa: PLC0415
+        from riglm.adapters.mcp.upstream.sse_upstream import SseUpstream  # noqa: PLC0415
         from riglm.adapters.mcp.wire.http_client import Target  # noqa: PLC0415
 
         sender: HttpClient | SignedInClient = client

@@ -9,9 +9,9 @@ from riglm.application.aggregation.merged_lists import MergedListCache, Ownershi
 from riglm.application.aggregation.merged_subscription import EraNegotiation, MergedSubscription
 from riglm.application.aggregation.router import ClientToolNames, Route, Router
 from riglm.application.aggregation.upstream_lists import UpstreamListCache
-from riglm.application.connections.modern_handler import refusal
+from riglm.application.connections.single_server_modern import refusal
+from riglm.application.filter_middleware.filtering_modern import FilteringModernHandler
 from riglm.application.filter_middleware.middleware import FilterMiddleware
-from riglm.application.filter_middleware.modern_handler import FilteringModernHandler
 from riglm.application.forwarding.notifier import ANNOUNCEMENT
 from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.application.forwarding.riglm_requests import Asking, Workers

@@ -5,8 +5,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final
 
+from riglm.application.filter_middleware.filtering_modern import FilteringModernHandler
 from riglm.application.filter_middleware.middleware import FilterMiddleware
-from riglm.application.filter_middleware.modern_handler import FilteringModernHandler
 from riglm.application.forwarding.proxied_request import NOWHERE, ProxiedRequest
 from riglm.application.forwarding.services import RequestServices, tool_name
 from riglm.domain import jsonrpc, protocol, request_params

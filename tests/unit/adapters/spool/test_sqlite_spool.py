@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.spool import file_lock
-from riglm.adapters.spool import sqlite as spools
+from riglm.adapters.spool import sqlite_spool as spools
 from riglm.adapters.spool.file_lock import FileLock, LockHeldError, sole_server
-from riglm.adapters.spool.sqlite import VERSION, SqliteSpool, spooled_pins, survey
+from riglm.adapters.spool.sqlite_spool import VERSION, SqliteSpool, spooled_pins, survey
 from riglm.domain.errors import ConfigurationError
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_session, a_tool_pin, an_invocation

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from riglm.adapters.mcp.upstream.deadlines import Deadlines
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
-from riglm.adapters.mcp.upstream.http_handshake import HandshakeHttpLink
+from riglm.adapters.mcp.upstream.http_handshake_link import HandshakeHttpLink
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink
 from riglm.adapters.mcp.upstream.http_reopening import ModernHttpLink
 from riglm.domain import jsonrpc
