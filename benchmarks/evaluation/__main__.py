@@ -42,7 +42,7 @@ from benchmarks.evaluation.retrieval import (
     prepare,
 )
 from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
-from riglm.adapters.prediction.selection import available
+from riglm.adapters.prediction import available
 from riglm.application.reports.prices import cost_rows
 from riglm.cli.store_access import read_settings
 from riglm.container import Container

@@ -12,8 +12,16 @@ from benchmarks.evaluation.dataset import find_sets
 from benchmarks.evaluation.retrieval import open_embedder, prepare
 from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
 from riglm.adapters.prediction.counts import IndexedInput
-from riglm.adapters.prediction.hybrid import NEVER_NEGATIVE, NEW, STAGES, TURN, USED, HybridPredictor
-from riglm.adapters.prediction.online_logit import Matrix, log_softmax
+from riglm.adapters.prediction.hybrid import (
+    NEVER_NEGATIVE,
+    NEW,
+    STAGES,
+    TURN,
+    USED,
+    HybridPredictor,
+    Matrix,
+    log_softmax,
+)
 from riglm.domain.prediction import PredictionInput, Scores
 from riglm.ports.predictor import PredictorPort
 

@@ -125,11 +125,11 @@ class Container(DeclarativeContainer):
         Singleton(lazy("adapters.telemetry.metrics:PrometheusMetrics"), given.server_names.call(), version.provider)
     )
     tracer: Provider["OpenTelemetryTracer | None"] = Singleton(
-        lazy("adapters.telemetry.tracer_choice:choose_tracer"), given.tracing.enabled, Object(os.environ),
+        lazy("adapters.telemetry:choose_tracer"), given.tracing.enabled, Object(os.environ),
         version.provider
     )
     audit: Provider["AuditLog | None"] = when(
-        given.audit.file, Resource(lazy("adapters.audit.file:audit_log"), given.audit.file)
+        given.audit.file, Resource(lazy("adapters.audit:audit_log"), given.audit.file)
     )
     clickhouse_recorder: Provider["Recorder | None"] = when(given.clickhouse.url, Singleton(
         lazy("application.tracking.recorder:Recorder"), clickhouse.provider, open_spool=clickhouse_spool.provider
@@ -160,7 +160,7 @@ class Container(DeclarativeContainer):
     sessions: Provider["SessionRegistry"] = Singleton(
         lazy("application.sessions.registry:SessionRegistry"), tracking, hasher,
         Call(lazy("application.sessions.registry:identification_settings"), settings), shared=given.is_shared,
-        find_project=Call(lazy("adapters.version_control:project_root")).provider
+        find_project=Call(lazy("adapters.configuration.locations:project_root")).provider
     )
     overhead = when(
         given.control.enabled, Singleton(lazy("application.forwarding.proxied_request:OverheadMeter"), metrics)
@@ -192,7 +192,7 @@ class Container(DeclarativeContainer):
         lazy("adapters.embedding.embedders:build_embedders"), given.embedder,
         Factory(lazy("adapters.analytics.vectors:SqlVectors"), store_url, timeout=given.storage.timeout)
     )
-    select_predictor = Call(lazy("adapters.prediction.selection:select_predictor"))
+    select_predictor = Call(lazy("adapters.prediction:select_predictor"))
     predictor: Provider["PredictorPort"] = Factory(
         lazy("application.prediction.strategy:make_predictor"), given.predictor, select=select_predictor.provider
     )

@@ -210,7 +210,7 @@ async def _gateways(container: Container, upstreams: Sequence[UpstreamPort]) -> 
     if not managed:
         yield
         return
-    from riglm.adapters.metamcp.namespace import MetaMcpNamespace
+    from riglm.adapters.metamcp import MetaMcpNamespace
     from riglm.adapters.spool.file_lock import try_lock
     from riglm.application.gateway_overrides import GatewayOverrides
     from riglm.application.worker import Worker

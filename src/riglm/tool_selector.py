@@ -15,7 +15,7 @@ from riglm.adapters.configuration.locations import store_path
 from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor, require_store_file
 from riglm.adapters.embedding.embedders import available as embedders_there
 from riglm.adapters.embedding.embedders import select_embedder
-from riglm.adapters.prediction.selection import available as predictors_there
+from riglm.adapters.prediction import available as predictors_there
 from riglm.application.selector.background import BackgroundLoop
 from riglm.application.selector.offer import ToolReader, shortly, text
 from riglm.application.selector.selecting_service import SelectingService

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.adapters.control.dashboard.files import page_files
+from riglm.adapters.control.dashboard import page_files
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.adapters.reports.page import page as page_of
+from riglm.adapters.reports import page as page_of
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.figures import read_figures
 from riglm.application.reports.report import ReportInput, build_report

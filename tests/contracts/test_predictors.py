@@ -4,7 +4,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from riglm.adapters.prediction.selection import GROUP, available, select_predictor
+from riglm.adapters.prediction import GROUP, available, select_predictor
 from riglm.ports.predictor import PredictorPort
 from riglm.testing.predictor import PredictorContract
 

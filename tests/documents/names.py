@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import yaml
 
-from riglm.adapters.configuration.environment import read_variables
+from riglm.adapters.configuration.expansion import read_variables
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.control.app import create_api
 from riglm.domain.errors import RiglmError

@@ -135,7 +135,7 @@ main()
         "structlog",
         "httpx",
         "numpy",
-        "riglm.adapters.prediction.selection",
+        "riglm.adapters.prediction",
     }
 
 

@@ -104,7 +104,7 @@ def every_answer(riglm: Controlled) -> list[tuple[str, Answer]]:
 
 
 def page_files() -> list[str]:
-    from riglm.adapters.control.dashboard.files import page_files
+    from riglm.adapters.control.dashboard import page_files
 
     return ["/", *(f"/assets/{path}" for path in page_files() if path != "index.html")]
 

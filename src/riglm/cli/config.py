@@ -125,7 +125,7 @@ def _checked(configuration: "Configuration", project: Path | None) -> list[str]:
 
 def _require_predictor(configuration: "Configuration") -> None:
     from riglm.adapters.configuration.presence import require_predictor
-    from riglm.adapters.prediction.selection import available
+    from riglm.adapters.prediction import available
     from riglm.container import Container
 
     require_predictor(configuration, available)

@@ -150,15 +150,15 @@ def _load_without_servers(options: Options) -> Configuration | None:
 
 def _problems(configuration: Configuration) -> list[str]:
     """Return all that keeps riglm from starting so, but what is missing of single servers."""
+    from riglm.adapters import prediction
     from riglm.adapters.embedding import embedders
     from riglm.adapters.embedding.embedders import require_known_model
-    from riglm.adapters.prediction import selection
 
     settings = configuration.settings
     found: dict[str, None] = {}
 
     def require_parts() -> None:
-        require_predictor(configuration, selection.available)
+        require_predictor(configuration, prediction.available)
         Container(settings=settings).predictor()
 
     def require_model() -> None:

@@ -174,7 +174,7 @@ def common_values(
 
 
 def _list_predictors() -> tuple[str, ...]:
-    from riglm.adapters.prediction.selection import available
+    from riglm.adapters.prediction import available
 
     return available()
 

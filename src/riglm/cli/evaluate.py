@@ -127,7 +127,7 @@ def parse_beginning(days: int | None, since: datetime | None) -> float:
 
 def parse_strategies(asked: Sequence[str] | None, settings: "Settings") -> list[str]:
     """Return the kinds of predictors that are compared, each once: those that are given, or all."""
-    from riglm.adapters.prediction.selection import available
+    from riglm.adapters.prediction import available
 
     known = available()
     kinds = list(dict.fromkeys(asked or known))

@@ -177,8 +177,8 @@ def _day_of_quarter(quarter: int) -> str:
 
 
 def _write_html(file: Path, found: dict[str, Any]) -> None:
-    from riglm.adapters.control.dashboard.files import page_files
-    from riglm.adapters.reports.page import page
+    from riglm.adapters.control.dashboard import page_files
+    from riglm.adapters.reports import page
 
     vendor = "vendor/echarts/"
     files = page_files()

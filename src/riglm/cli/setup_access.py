@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from riglm.adapters.clients.places import find_files, home_of, own_command, unedited_files
-from riglm.adapters.clients.safe_files import SafeFiles
+from riglm.adapters.clients.places import SafeFiles, find_files, home_of, own_command, unedited_files
 from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration.loading import FILE_NAME, Options
 from riglm.adapters.configuration.locations import (

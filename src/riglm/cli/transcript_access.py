@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from riglm.adapters.version_control import project_root
+from riglm.adapters.configuration.locations import project_root
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.learning import learning_scope

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.version_control import project_root
+from riglm.adapters.configuration.locations import project_root
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.prediction import selection
+from riglm.adapters.prediction import GROUP
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.cli.main import app
 from riglm.domain.errors import ConfigurationError
@@ -58,11 +58,8 @@ class Loud(FrequencyPredictor):
 
 @pytest.fixture
 def stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = importlib.metadata.entry_points(group=selection.GROUP)
-    theirs = [
-        EntryPoint("loud", f"{__name__}:Loud", selection.GROUP),
-        EntryPoint("lost", "no.such.module:Lost", selection.GROUP),
-    ]
+    ours = importlib.metadata.entry_points(group=GROUP)
+    theirs = [EntryPoint("loud", f"{__name__}:Loud", GROUP), EntryPoint("lost", "no.such.module:Lost", GROUP)]
     monkeypatch.setattr(predictor, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from riglm.adapters.configuration.environment import PREFIX, read_variables
-from riglm.adapters.configuration.expansion import Expansion
+from riglm.adapters.configuration.expansion import PREFIX, Expansion, read_variables
 from riglm.adapters.configuration.locations import default_store
 from riglm.domain.schemas.problems import ConfigProblem, refusal, refuse_any
 from riglm.domain.schemas.settings import LEFT_OUT, Settings

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from riglm.adapters.audit import file as audit_file
-from riglm.adapters.audit.file import AuditFile
+from riglm.adapters import audit as audit_file
+from riglm.adapters.audit import AuditFile
 from riglm.domain.audit import FIRST, AuditEvent, verify
 from tests.waiting import wait_until
 

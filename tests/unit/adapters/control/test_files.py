@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from riglm.adapters.control.dashboard.files import CONTENT_SECURITY_POLICY, page_files, page_routes
+from riglm.adapters.control.dashboard import CONTENT_SECURITY_POLICY, page_files, page_routes
 
 INDEX = page_files()["index.html"].body.decode()
 

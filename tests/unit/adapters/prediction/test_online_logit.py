@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction.online_logit import OnlineLogit, log_softmax
+from riglm.adapters.prediction.hybrid import OnlineLogit, log_softmax
 
 TRUE = np.array([1.0, -0.5, 0.0])
 

@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from riglm.adapters.prediction.selection import GROUP, select_predictor
+from riglm.adapters.prediction import GROUP, select_predictor
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.section import OWN_KINDS
 from riglm.ports import predictor

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.adapters.spool.encoding import decode, encode
+from riglm.adapters.spool.sqlite_spool import decode, encode
 from tests.records import a_learned_pair
 from tests.unit.adapters.spool.kinds import KINDS
 

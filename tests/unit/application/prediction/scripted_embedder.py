@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from uuid import uuid4
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.adapters.prediction.selection import select_predictor
+from riglm.adapters.prediction import select_predictor
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.prediction_service import PredictionService
 from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction.selection import select_predictor
+from riglm.adapters.prediction import select_predictor
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.estimation import MAX_LEARNED_TOOLS, LearnedSessions
 from riglm.application.prediction.isolated_predictor import IsolatedPredictor

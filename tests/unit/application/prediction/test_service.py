@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction.selection import select_predictor
+from riglm.adapters.prediction import select_predictor
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from riglm.adapters.prediction.selection import select_predictor
+from riglm.adapters.prediction import select_predictor
 from riglm.application.prediction import strategy as strategies
 from riglm.domain.prediction import PredictionInput
 from riglm.domain.schemas.section import PredictorSettings

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from riglm.adapters.clients.places import find_files
-from riglm.adapters.clients.safe_files import SafeFiles
+from riglm.adapters.clients.places import SafeFiles, find_files
 from riglm.application.setup.client_entries import parse_entry
 from riglm.application.setup.client_files import ClientFiles
 from riglm.application.setup.client_rules import ClaudeCodeRules

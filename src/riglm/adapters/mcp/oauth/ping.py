@@ -12,7 +12,7 @@ from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenEr
 from pydantic import ValidationError
 
 from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
-from riglm.adapters.mcp.oauth.token_response import read_token_response, refusal_of
+from riglm.adapters.mcp.oauth.token_requests import read_token_response, refusal_of
 from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain import protocol
 from riglm.domain.access import is_loopback, is_protected

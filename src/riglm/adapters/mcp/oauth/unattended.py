@@ -6,7 +6,7 @@ from typing import Final
 import httpx2
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from mcp.client.auth import TokenStorage
+from mcp.client.auth import OAuthClientProvider, TokenStorage
 from mcp.client.auth.extensions.client_credentials import (
     ClientCredentialsOAuthProvider,
     PrivateKeyJWTOAuthProvider,
@@ -16,13 +16,43 @@ from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuth
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from riglm.adapters.mcp.oauth.accounts import Account
-from riglm.adapters.mcp.oauth.issuer import AnySlashProvider, Issuer
 from riglm.adapters.mcp.oauth.ping import authorize, require_https
 from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
-from riglm.adapters.mcp.oauth.token_response import read_token_response
+from riglm.adapters.mcp.oauth.token_requests import read_token_response
 from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain.errors import RiglmError
+from riglm.domain.issuers import is_same_issuer
 from riglm.domain.upstream import IdentityProvider, UpstreamSpec
+
+
+class Issuer(str):
+    """An issuer that equals the other spelling of itself; the SDK compares issuers by `!=` alone."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and is_same_issuer(str(other), str(self))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+class AnySlashProvider(OAuthClientProvider):
+    """Expects an `Issuer`; the metadata keep the spelling of the authorization server.
+
+    Of several authorization servers that the resource names, it uses `preferred_issuer`.
+    """
+
+    preferred_issuer = ""
+
+    def _select_authorization_server(self, advertised: list[str]) -> str:
+        preferred = (each for each in advertised if is_same_issuer(each, self.preferred_issuer))
+        return next(preferred, None) or super()._select_authorization_server(advertised)
+
+    def _expected_issuer(self) -> str:
+        return Issuer(super()._expected_issuer())
+
 
 _TIMEOUT_SECONDS: Final = 20.0
 _CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}

@@ -1,1 +1,0 @@
-"""MetaMCP as a gateway whose namespaces riglm changes."""
