@@ -168,8 +168,8 @@ def _find_transcripts(paths: Sequence[Path], clients: Sequence[str]) -> list[tup
     Raises:
         UnusableInputError: there is no such client, or nothing at a path.
     """
+    from riglm.adapters.clients.transcripts import SOURCES
     from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
-    from riglm.adapters.clients.transcripts.sources import SOURCES
 
     for name in clients:
         if name not in SOURCES:

@@ -41,7 +41,10 @@ EXPIRING: Final = {"invocation": "timestamp", "exposure": "timestamp", "session"
 
 
 def table_definitions(days: int) -> Sequence[str]:
-    """Return the statements that create the tables; rows are deleted after a number of days, 0 for never."""
+    """Return the statements that create the tables; rows are deleted after a number of days, 0 for never.
+
+    Times are in seconds since the epoch, with a column `time` in UTC next to them.
+    """
     ttl = {table: _ttl(table, days) for table in EXPIRING}
     calls = f"""
         CREATE TABLE IF NOT EXISTS invocation (

@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.clients.transcripts import cline, reading
+from riglm.adapters.clients.transcripts import SOURCES, codex, reading
 from riglm.adapters.clients.transcripts.claude_code import CLAUDE_CODE
-from riglm.adapters.clients.transcripts.cline import CLINE
-from riglm.adapters.clients.transcripts.codex import CODEX
+from riglm.adapters.clients.transcripts.codex import CLINE, CODEX
 from riglm.adapters.clients.transcripts.copilot import COPILOT
-from riglm.adapters.clients.transcripts.gemini import GEMINI
+from riglm.adapters.clients.transcripts.gemini import GEMINI, QWEN
 from riglm.adapters.clients.transcripts.opencode import OPENCODE
-from riglm.adapters.clients.transcripts.qwen import QWEN
 from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
-from riglm.adapters.clients.transcripts.sources import SOURCES
 from riglm.domain.transcripts import CallOutcome, TranscriptCall, UnreadableLine, UserMessage
 
 DAY = "2026-11-20T10:00:"
@@ -156,7 +153,7 @@ def test_pipes_and_devices_are_no_transcripts(tmp_path, place):
 
 
 def test_a_session_of_cline_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(cline, "MAX_LINE_LENGTH", 2_000)
+    monkeypatch.setattr(codex, "MAX_LINE_LENGTH", 2_000)
     file = tmp_path / "1.messages.json"
     file.write_text(json.dumps({"messages": [], "note": "x" * 2_000}), "utf-8")
     (event,) = CLINE.read(file, lambda _: None)
