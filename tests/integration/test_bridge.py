@@ -1,7 +1,6 @@
 """The SDK's client, in the handshake era, in front of a server that only speaks the modern one."""
 
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -11,7 +10,6 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
-from tests.interaction.servers import catalog
 from tests.interaction.stage import Stage
 from tests.waiting import WAIT_SECONDS
 
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::mcp.shared.exceptions.MCPDeprecationWarning"  # what the SDK warns of is what the handshake era is made of
 )
 MODERN = ("--eras", "modern")
-META = "io.modelcontextprotocol/"
 ROUTES = [("stdio", "http"), ("http", "stdio")]
 QUESTIONS = {
     "sampling/createMessage": {"messages": [], "maxTokens": 5},
@@ -48,15 +45,6 @@ class Ears:
 
     def of(self, kind: type) -> list[Any]:
         return [message for message in self.heard if isinstance(message, kind)]
-
-
-async def sample(_: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
-    content = types.TextContent(type="text", text=f"at most {params.max_tokens}")
-    return types.CreateMessageResult(role="assistant", content=content, model="none")
-
-
-async def elicit(_: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
-    return types.ElicitResult(action="accept", content={"question": params.message})
 
 
 async def roots(_: Any) -> types.ListRootsResult:
@@ -96,52 +84,6 @@ def words(result: types.CallToolResult) -> list[str]:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids="-".join)
-async def test_a_handshake_client_is_greeted_lists_reads_and_calls(stage: Stage, route: tuple[str, str]) -> None:
-    log = stage.log(*MODERN)
-    async with connected(stage, route, client_info=types.Implementation(name="old", version="3")) as client:
-        assert client.protocol_version == "2025-11-25"
-        assert client.server_info
-        assert client.server_info.name == "scripted"
-        assert client.server_capabilities.tools == types.ToolsCapability(list_changed=True)
-        assert [tool.name for tool in (await client.list_tools()).tools] == list(catalog.NAMES)
-        assert (await client.call_tool("echo", {"n": 1})).structured_content == {"n": 1}
-        read = await client.read_resource("note://scripted/one")
-        assert [getattr(content, "text", None) for content in read.contents] == ["words of note://scripted/one"]
-        assert (await client.get_prompt("greet", {"topic": "x"})).messages
-        await client.send_ping()
-        with pytest.raises(MCPError, match="no such luck") as caught:
-            await client.call_tool("fail", {"code": -31999, "message": "no such luck", "data": {"why": 1}})
-        assert (caught.value.error.code, caught.value.error.data) == (-31999, {"why": 1})
-    (call, _) = log.received("tools/call")
-    meta = json.loads(call.parts["params"])["_meta"]
-    assert meta[META + "protocolVersion"] == "2026-07-28"
-    assert meta[META + "clientInfo"] == {"name": "old", "version": "3"}
-    assert log.received("notifications/initialized") == []
-    assert log.received("ping") == []
-
-
-@pytest.mark.parametrize("route", ROUTES, ids="-".join)
-async def test_input_that_a_modern_server_requires_is_asked_of_a_handshake_client(
-    stage: Stage, route: tuple[str, str]
-) -> None:
-    callbacks: dict[str, Any] = {
-        "sampling_callback": sample,
-        "elicitation_callback": elicit,
-        "list_roots_callback": roots,
-    }
-    async with connected(stage, route, **callbacks) as client:
-        answers = {}
-        for method, params in QUESTIONS.items():
-            result = await client.call_tool("ask", {"method": method, "params": params, "rounds": 2})
-            first, second = [json.loads(text) for text in words(result)]
-            assert first == second
-            answers[method] = first
-    assert answers["sampling/createMessage"]["content"] == {"type": "text", "text": "at most 5"}
-    assert answers["elicitation/create"]["content"] == {"question": "?"}
-    assert answers["roots/list"]["roots"] == [{"uri": "file:///home", "name": "home"}]
-
-
-@pytest.mark.parametrize("route", ROUTES, ids="-".join)
 async def test_what_a_handshake_client_refuses_to_say_fails_its_call(stage: Stage, route: tuple[str, str]) -> None:
     async def refuse(_: Any, params: types.CreateMessageRequestParams) -> types.ErrorData:
         return types.ErrorData(code=-31998, message="not today")
@@ -176,29 +118,6 @@ async def test_a_handshake_client_hears_of_changes_and_updates_until_it_wants_no
         await client.call_tool("change", {"what": "tools"})
         await ears.wait_for(types.ToolListChangedNotification, 2)
     await log.wait_for(lambda entry: entry.details.get("method") == "subscriptions/listen")
-
-
-@pytest.mark.parametrize("route", ROUTES, ids="-".join)
-async def test_a_handshake_client_s_log_level_and_progress_reach_the_modern_server(
-    stage: Stage, route: tuple[str, str]
-) -> None:
-    logged: list[Any] = []
-    told: list[tuple[float, float | None, str | None]] = []
-
-    async def log(params: types.LoggingMessageNotificationParams) -> None:
-        logged.append((params.level, params.data))
-
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, total, message))
-
-    async with connected(stage, route, logging_callback=log) as client:
-        await client.call_tool("log", {"level": "error", "data": "unheard"})
-        await client.set_logging_level("warning")
-        await client.call_tool("log", {"level": "info", "data": "unheard"})
-        await client.call_tool("log", {"level": "error", "data": "heard"})
-        await client.call_tool("slow", {"steps": 2}, progress_callback=progress)
-    assert logged == [("error", "heard")]
-    assert told == [(1, 2, "step a"), (2, 2, "step a")]
 
 
 @pytest.mark.parametrize("back", ["stdio", "http"])

@@ -6,16 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.evaluation.cost import read_cost_set
-from benchmarks.evaluation.dataset import Dataset, DatasetError, Query, find_sets, read_dataset, read_tools
+from benchmarks.evaluation.dataset import Dataset, Query, read_dataset
 from benchmarks.evaluation.retrieval import (
-    BASELINES,
     AbstentionMetrics,
     EmbeddedDataset,
     PredictedRanking,
-    baseline,
     evaluate_abstention,
-    evaluate_retrieval,
     evaluate_usage,
     example,
     figures,
@@ -50,21 +46,6 @@ def embedded(tools: tuple[ToolProfile, ...], requests: dict[str, str]) -> Embedd
     return EmbeddedDataset(dataset=dataset, model=MODEL, vectors=vectors(tools), contexts=contexts)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"input_schema": {"type": "object", "properties": {"city": {"description": "Where"}, "day": {}}}},
-        {"input_schema": {"required": [{"name": "city", "description": "Where"}], "optional": [{"name": "day"}]}},
-        {"input_schema": [{"name": "city", "description": "Where"}, {"name": "day"}]},
-        {"input_schema": {"city": {"description": "Where"}, "day": {"type": "str"}}},
-        {"parameters": 'required [{"name": "city", "description": "Where"}] optional [{"name": "day"}]'},
-    ],
-)
-def test_parameters_are_read_in_every_shape_that_the_sets_use(tmp_path, fields):
-    (tool,) = read_tools(written(tmp_path / "set", tools=[{"name": "gh__open", "server": "gh", **fields}]))
-    assert (tool.bare_name, tool.parameters, tool.parameter_descriptions) == ("open", ("city", "day"), ("Where",))
-
-
 def test_requests_come_in_the_order_of_their_hashes_with_equally_right_tools_as_one_group(tmp_path):
     queries = [{"id": f"q{number}", "query": "x", "tools": ["read", "write"]} for number in range(9)]
     queries[0]["any_of"] = [["read", "fetch"]]
@@ -75,27 +56,10 @@ def test_requests_come_in_the_order_of_their_hashes_with_equally_right_tools_as_
     assert read_dataset(tmp_path / "set", limit=4).queries == read.queries[:4]
 
 
-def test_sets_are_found_by_name_and_side(tmp_path):
-    for name in "ab":
-        written(tmp_path / name, queries=[])
-    assert [path.name for path in find_sets(tmp_path, side="dev", file="queries.jsonl")] == ["a", "b"]
-    assert [path.name for path in find_sets(tmp_path / "b", side="dev", file="queries.jsonl")] == ["b"]
-    for names, file in ((["c"], "queries.jsonl"), ([], "sessions.jsonl")):
-        with pytest.raises(DatasetError):
-            find_sets(tmp_path, names, side="dev", file=file)
-
-
 def test_figures_are_those_of_the_protocol():
     found = figures([np.array([0]), np.array([3, 12])], (5, 15))
     assert (found["r@5"], found["r@15"], found["c@5"], found["c@15"], found["mrr"]) == (75.0, 100.0, 50.0, 100.0, 62.5)
     assert found["n@10"] == pytest.approx(50 + 50 / np.log2(5) / (1 + 1 / np.log2(3)), abs=0.01)
-
-
-@pytest.mark.parametrize("kind", BASELINES)
-def test_each_baseline_finds_tools_that_share_words(kind):
-    requests = {"sum of two numbers": "get-sum", "search online": "tavily_search", "open a url": "browser_navigate"}
-    data = embedded(SPIKE, requests)
-    assert evaluate_retrieval(data, baseline(kind, data), (2,))["r@2"] > 60
 
 
 def test_precision_of_abstention_is_of_equally_many_requests_of_both_kinds():
@@ -139,10 +103,6 @@ def test_history_is_learned_from_one_half_and_the_control_stays_blind():
     assert predictor.learned == ["tool33"] * len(history)
 
 
-def test_requests_of_one_group_are_never_split():
-    assert halves([Query(id=str(number), text=f"q{number}", group="one", gold=((0,),)) for number in range(99)]) is None
-
-
 class Workflow(PredictorPort):
     """Knows a workflow once it has learned it, and keeps what it was given."""
 
@@ -173,16 +133,6 @@ def unembedded(found: SessionSet) -> EmbeddedDataset:
     return EmbeddedDataset(dataset=found.dataset, model="", vectors={}, contexts=contexts)
 
 
-def test_a_group_stays_in_one_fold_and_sessions_of_one_call_are_left_out(tmp_path):
-    found = a_set(tmp_path / "set", 40)
-    folds: dict[str, set[int]] = {}
-    for session in found.sessions:
-        folds.setdefault(f"g{int(session.id[1:]) // 2}", set()).add(session.fold)
-    assert all(len(one) == 1 for one in folds.values())
-    assert len(set.union(*folds.values())) > 1
-    assert read_sessions(tmp_path / "set", limit=3).sessions == found.sessions[:3]
-
-
 def test_online_each_session_is_predicted_before_it_is_learned(tmp_path):
     made, found = Workflow(), a_set(tmp_path / "set", text="look it up and write it down")
     of_all = evaluate_sequences(found, unembedded(found), lambda: made, protocol="online", cuts=(1,))
@@ -207,11 +157,3 @@ def test_in_folds_every_session_is_predicted_once_by_a_predictor_that_never_lear
     for each in made:
         kinds = [kind for kind, _ in each.seen]
         assert kinds.count("learn") == 3 * (len(found.sessions) - kinds.count("predict") // 2)
-
-
-def test_a_smaller_catalog_has_the_servers_that_are_used_most(tmp_path):
-    tools = [{"name": f"{server}{number}", "server": server} for server in "abc" for number in range(10)]
-    sessions = [{"id": str(number), "calls": ["a0", "a1", "b0", "c0"][: 3 + number % 2]} for number in range(4)]
-    found = read_cost_set(written(tmp_path / "set", tools=tools, sessions=sessions), side="dev", max_tools=25)
-    assert len(found.catalog.tools) == 20
-    assert set(found.sessions) == {("a0", "a1", "b0")}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.hosts.price import group_hosts, main
-from benchmarks.hosts.rows import HOSTS, Loading
+from benchmarks.hosts.rows import Loading
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is " * 20}}}
 TOOLS = [
@@ -31,18 +31,6 @@ def run(data: Path, *options: str) -> int:
     return main(["--data", str(data), "--set", "small", "--tools", "60", "--learn", "10", "--judge", "5", *options])
 
 
-def test_every_host_that_loads_definitions_is_in_one_row() -> None:
-    groups = group_hosts()
-    titles = [title for group in groups for title in group.hosts]
-    assert sorted(titles) == sorted(host.title for host in HOSTS if host.loading is not Loading.PROGRAMS)
-    assert {(group.loading, group.surface) for group in groups} >= {
-        (Loading.SEARCHED, "hints"),
-        (Loading.SEARCHED, "stable"),
-        (Loading.ALL, "stable"),
-        (Loading.ALL, "dynamic"),
-    }
-
-
 def test_sessions_that_use_the_same_tools_cost_less_through_riglm_in_every_host(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,17 +51,6 @@ def test_sessions_that_use_the_same_tools_cost_less_through_riglm_in_every_host(
     [hinted] = [row for row in rows if row["surface"] == "hints"]
     assert hinted["riglm_requests"] == 7.0  # the host searches for the one tool without a hint
     assert hinted["listed"] == 80.0
-
-
-def test_how_reliable_searches_are_decides_how_many_tools_are_loaded(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "small", [NAMES[number * 7 % 20 : number * 7 % 20 + 3] for number in range(20)])
-    sizes = []
-    for reliability in ("1", "0.5"):
-        run(tmp_path, "--json", "--search-reliability", reliability)
-        sizes.append(sum(row["first_list"] for row in json.loads(capsys.readouterr().out)))
-    assert sizes[0] < sizes[1]
 
 
 def test_sessions_in_which_no_tool_recurs_end_with_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

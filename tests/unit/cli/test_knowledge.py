@@ -6,7 +6,6 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.keyfile import load_or_create_key
 from riglm.cli import knowledge, knowledge_search
@@ -106,17 +105,6 @@ def test_files_of_both_kinds_are_imported_at_once_and_it_is_said_what_they_are(t
     }
 
 
-def test_a_summary_for_programs_has_all_numbers(tmp_path):
-    path = written(tmp_path, [*THOUGHTS, "{", {"text": "x", "mood": "good"}])
-    summary = told("import", path)
-    assert summary["files"] == [{"file": path, "format": "thoughts"}]
-    assert summary["new"] == summary["read"] == {"thoughts": 4, "entities": 0, "observations": 0, "relations": 0}
-    [problem] = summary["problems"]
-    assert (problem["file"], problem["line"], summary["left_out"]) == (path, 4, 1)
-    assert summary["unknown_keys"] == {"mood": f"{path}:5"}
-    assert (summary["embedded"], summary["without_vector"], summary["model"]) == (4, 0, HashingEmbedder().model)
-
-
 def test_lines_that_are_wrong_are_left_out_and_named_with_the_fix(tmp_path):
     path = written(tmp_path, [THOUGHTS[0], "{", {"text": 7}])
     done = run("import", path)
@@ -124,12 +112,6 @@ def test_lines_that_are_wrong_are_left_out_and_named_with_the_fix(tmp_path):
     assert f"left out: {path}:2: this is not JSON" in done.stderr
     assert f"left out: {path}:3: 'text' must be" in done.stderr
     assert "left out: 2 lines" in done.stdout
-
-
-def test_of_very_many_wrong_lines_the_first_are_named(tmp_path):
-    done = run("import", written(tmp_path, [THOUGHTS[0], *["{"] * 300]))
-    assert done.stderr.count("this is not JSON") == 20
-    assert "left out: 280 more lines" in done.stderr
 
 
 def test_strict_stores_nothing_when_a_line_is_wrong(tmp_path, ended):
@@ -157,11 +139,6 @@ def test_a_file_of_which_no_line_can_be_used_is_refused(tmp_path, ended):
     assert told("list") == []
 
 
-def test_an_empty_file_is_no_error(tmp_path):
-    done = run("import", written(tmp_path, []))
-    assert (done.exit_code, done.stdout) == (0, "new: nothing\ngiven vectors: 0\n")
-
-
 def test_private_thoughts_are_shown_when_asked_for_only(thoughts):
     secret = "The gate code is secret"
     assert secret not in texts()
@@ -170,13 +147,6 @@ def test_private_thoughts_are_shown_when_asked_for_only(thoughts):
     assert secret in found("what is the gate code", "--floor", "0", "--include-private")
     assert secret not in run("list").output + run("search", "gate code", "--floor", "0").output
     assert secret not in run("stats").output
-
-
-def test_tags_are_taken_in_or_out(thoughts):
-    assert texts("--tag", "work") == {"Tea is at five"}
-    assert texts("--without-tag", "work") == {"Paint the fence green"}
-    assert found("tea", "--floor", "0", "--tag", "work") == ["Tea is at five"]
-    assert found("tea", "--floor", "0", "--without-tag", "work") == ["Paint the fence green"]
 
 
 def test_a_list_tells_all_that_is_known_of_a_piece(thoughts, memory):
@@ -216,15 +186,6 @@ def test_the_variables_of_the_tool_count_also_where_it_is_switched_off(tmp_path,
     assert told("stats")["model"] == HashingEmbedder().model
 
 
-def test_a_search_that_finds_nothing_says_why(memory):
-    assert "none is so similar" in run("search", "zebra", "--floor", "1").stdout
-    assert "nothing that may be shown" in run("search", "zebra", "--principal", "ann").stdout
-
-
-def test_a_question_that_is_none_is_refused(memory, ended):
-    assert ended("search", "  ") == (2, "riglm: query must be a non-empty text (invalid_params)\n")
-
-
 def test_what_belongs_to_a_principal_is_found_by_it_alone(tmp_path):
     run("import", written(tmp_path, MEMORY), "--principal", "bearer")
     assert (texts(), found("tea", "--floor", "0")) == (set(), [])
@@ -259,25 +220,12 @@ def test_pieces_are_forgotten_by_id_private_ones_too(thoughts):
         run("forget", secret, "--yes")
 
 
-def test_pieces_are_forgotten_by_tag(thoughts, memory):
-    assert told("forget", "--tag", "home", "--tag", "work", "--yes") == {"removed": 2, "embedded": 0}
-    assert "Paint the fence green" in texts()
-
-
 def test_who_is_forgotten_is_named_by_no_neighbour_and_these_are_found_at_once(memory):
     [alice] = [each["id"] for each in told("list") if each["text"].startswith("Alice")]
     assert told("forget", alice, "--yes") == {"removed": 1, "embedded": 1}
     assert texts() == {"Acme (company).", "Makes rockets"}
     assert "Acme (company)." in found("Acme", "--floor", "0")
     assert told("stats")["own"]["without_vector"] == 0
-
-
-def test_who_is_forgotten_is_gone_also_while_no_neighbour_can_get_a_vector(memory, monkeypatch, ended):
-    monkeypatch.setattr(knowledge, "chosen_embedder", lambda _: Away())
-    [alice] = [each["id"] for each in told("list") if each["text"].startswith("Alice")]
-    code, said = ended("forget", alice, "--yes")
-    assert (code, "1 pieces cannot be found yet" in said) == (1, True)
-    assert texts() == {"Acme (company).", "Makes rockets"}
 
 
 def test_all_of_an_owner_s_is_forgotten_and_nobody_else_s(thoughts, memory):
@@ -295,16 +243,6 @@ def test_a_principal_that_is_forgotten_takes_its_knowledge_along(thoughts, memor
     assert done.stdout.endswith("removed: nothing, 5 pieces of knowledge\n")
     assert told("stats", "--principal", "ann")["own"]["relations"] == 0
     assert told("stats")["own"]["entities"] == 2
-
-
-def test_everything_is_forgotten_after_a_question(thoughts, memory):
-    run("import", memory, "--principal", "ann")
-    asked = run("forget", "--all", input="n\n")
-    assert "Delete 3 thoughts, 4 entities, 6 observations of all owners permanently?" in asked.stderr
-    assert asked.exit_code == 1
-    assert len(texts("--include-private")) == 8
-    assert run("forget", "--all", input="y\n").stdout.endswith("removed: 13\n")
-    assert texts("--include-private") == set()
 
 
 @pytest.mark.parametrize(
@@ -338,15 +276,6 @@ def test_without_a_model_texts_are_stored_and_vectors_come_later(tmp_path, monke
     assert "Tea is at five" in found("tea", "--floor", "0")
 
 
-def test_what_an_import_left_without_vectors_gets_them_from_the_next(tmp_path, monkeypatch):
-    path = written(tmp_path, THOUGHTS)
-    with monkeypatch.context() as away:
-        away.setattr(knowledge, "chosen_embedder", lambda _: Away())
-        with pytest.raises(RiglmError):
-            run("import", path)
-    assert told("import", written(tmp_path, MEMORY))["embedded"] == 8
-
-
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_store_that_is_not_there_is_an_error_and_is_not_made(tmp_path, words):
     with pytest.raises(RiglmError, match=r"there is no store at .*riglm\.db yet — fix:"):
@@ -355,27 +284,11 @@ def test_a_store_that_is_not_there_is_an_error_and_is_not_made(tmp_path, words):
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, ["import", "file.jsonl"]])
-def test_a_store_in_memory_cannot_be_reached(tmp_path, monkeypatch, words):
-    written(tmp_path, THOUGHTS)
-    monkeypatch.setenv("RIGLM_STORAGE__KIND", "memory")
-    with pytest.raises(ConfigurationError, match=r"storage\.kind"):
-        run(*words)
-
-
-@pytest.mark.parametrize("words", [*COMMANDS, ["import", "file.jsonl"]])
 def test_a_server_that_is_away_is_an_error(tmp_path, monkeypatch, words):
     written(tmp_path, THOUGHTS)
     monkeypatch.setenv("RIGLM_STORAGE__URL", "postgresql://nobody@127.0.0.1:1/none")
     with pytest.raises(AnalyticsUnavailableError, match="cannot be used"):
         run(*words)
-
-
-def test_knowledge_goes_into_postgresql_as_well(tmp_path, monkeypatch, postgres_url):
-    monkeypatch.setenv("RIGLM_STORAGE__URL", postgres_url)
-    run("import", written(tmp_path, [*MEMORY]))
-    assert found("what does Alice like", "--top-k", "1") == ["Likes tea"]
-    with SqlKnowledge(postgres_url) as store:
-        assert store.counts(None, HashingEmbedder().model).without_vector == 0
 
 
 def test_control_characters_do_not_reach_the_terminal(tmp_path):

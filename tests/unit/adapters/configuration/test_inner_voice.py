@@ -88,14 +88,6 @@ def test_what_is_out_of_bounds_is_changed_with_a_warning(
     assert warning.startswith(f"{variable}: ")
 
 
-def test_there_are_always_enough_candidates_for_one_answer(loaded: Any):
-    found = loaded({**GATE, f"{PREFIX}TOPK_DEFAULT": "50", f"{PREFIX}MAX_CANDIDATES_PER_SOURCE": "49"})
-    assert found.settings.knowledge.max_candidates_per_source == 150
-    found = loaded({**GATE, f"{PREFIX}TOPK_DEFAULT": "40"}, "knowledge: {max_candidates_per_source: 30}")
-    assert found.settings.knowledge.max_candidates_per_source == 150
-    assert len(found.warnings) == 1
-
-
 def test_a_provider_that_riglm_has_not_leaves_the_embedder_as_it_is(loaded: Any):
     found = loaded(
         {
@@ -109,13 +101,6 @@ def test_a_provider_that_riglm_has_not_leaves_the_embedder_as_it_is(loaded: Any)
     assert found.settings.knowledge.dimensions is None
     (warning,) = found.warnings
     assert "openai" in warning
-
-
-def test_behind_a_closed_gate_the_other_variables_do_nothing(loaded: Any):
-    found = loaded({f"{PREFIX}MIX": "7", "SURR_EMBED_PROVIDER": "static"})
-    assert found.settings.knowledge.mix == 0.6
-    assert found.settings.embedder.provider == "fastembed"
-    assert found.warnings == ()
 
 
 def test_who_asks_the_store_by_itself_goes_by_the_variables_also_behind_a_closed_gate(tmp_path: Path):
@@ -132,11 +117,6 @@ def test_the_file_itself_is_taken_strictly(loaded: Any):
     for yaml in ("{mix: 1.5}", "{top_k: 51}", "{min_floor: 0}", "{max_candidates_per_source: 5}", "{alias: call_tool}"):
         with pytest.raises(ConfigurationError, match="knowledge"):
             loaded({}, f"knowledge: {yaml}")
-
-
-def test_a_warning_shows_no_more_than_the_beginning_of_a_value(loaded: Any):
-    (warning,) = loaded({**GATE, f"{PREFIX}MIX": "x" * 5_000}).warnings
-    assert len(warning) < 200
 
 
 def test_a_least_floor_above_the_floor_has_no_effect_and_a_warning_says_so(loaded: Any):

@@ -1,14 +1,12 @@
 """A session's next list, taken apart."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from riglm.domain.policy import OverrideKind, OverrideScope
+from riglm.domain.policy import OverrideKind
 from riglm.domain.prediction import Prediction
-from riglm.domain.session import ProtocolEra
 from riglm.domain.session_state import SessionState
 from tests.records import an_override
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
@@ -42,48 +40,6 @@ def started(catalog, session, signals=None, **rules):
     return stage
 
 
-async def test_it_tells_the_list_that_comes_next_and_asking_changes_nothing(catalog):
-    session = a_session()
-    stage = started(catalog, session, {"words": {"tool09": 3.0}})
-    await stage.about(session, "mail", confidence=0.8)
-    before = remembered(stage, session)
-    first, second = stage.filtering.explain(session).to_prediction(), stage.filtering.explain(session).to_prediction()
-    assert (first, remembered(stage, session)) == (second, before)
-    assert stage.shown(session, catalog) == list(first.shown) == ["tool03", "tool09", "tool20"]
-    assert (first.size, first.surface, first.mode, first.predictor, first.live) == (
-        3,
-        "dynamic",
-        "enforce",
-        "hybrid",
-        True,
-    )
-    assert (first.confidence, first.has_context, first.context_confidence) == (0.8, True, 0.8)
-    assert first.reason == "recorded use"
-
-
-async def test_a_session_that_has_listed_nothing_yet_is_explained_without_being_given_a_plan(catalog):
-    stage, session = Stage(), a_session()
-    stage.learned({"tool09": 0.9})
-    stage.filtering.know(session, catalog)
-    assert stage.filtering.explain(session).to_prediction().shown == ("tool09",)
-    assert stage.filtering.state(session).plan is None
-
-
-async def test_contributions_add_up_to_the_scores_by_which_tools_are_ranked(catalog):
-    session = a_session()
-    words = {name: float(number % 7) for number, name in enumerate(ALL)}
-    stage = started(catalog, session, {"words": words, "use": {"tool01": 9.0, "tool02": -2.0}})
-    explained = stage.filtering.explain(session).to_prediction()
-    assert set(explained.signals) == {"other", "words", "use"}
-    for each in explained.tools:
-        assert math.log(each.score / (1 - each.score)) == pytest.approx(sum(each.contributions.values()))
-        assert each.contributions["other"] == pytest.approx(0.0, abs=1e-3)
-    assert [each.rank for each in explained.tools] == list(range(1, 31))
-    scores = [each.score for each in explained.tools]
-    assert scores == sorted(scores, reverse=True)
-    assert explained.tools[0].tool == "tool01"
-
-
 async def test_what_a_predictor_does_not_tell_the_origin_of_is_a_signal_of_its_own(catalog, monkeypatch):
     session = a_session()
     stage = started(catalog, session)
@@ -98,17 +54,6 @@ async def test_what_a_predictor_does_not_tell_the_origin_of_is_a_signal_of_its_o
         assert each.contributions == {"other": pytest.approx(math.log(each.score / (1 - each.score)))}
 
 
-async def test_the_prior_is_a_part_of_the_scores_that_no_signal_explains(catalog):
-    session = a_session()
-    stage = started(catalog, session, {"words": {"tool09": 3.0}})
-    stage.prediction.evidence = 3.0
-    best = stage.filtering.explain(session).to_prediction().tools[0]
-    assert best.tool == "tool09"
-    assert best.score == pytest.approx((1 / (1 + math.exp(-3.0)) + 0.01) / 2)
-    assert best.contributions["words"] == 3.0
-    assert best.contributions["other"] < -2.9
-
-
 async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalog):
     session = a_session()
     words, use = {"tool09": 3.0, "tool03": 2.0}, {"tool20": 5.0, "tool21": 1.0}
@@ -119,16 +64,6 @@ async def test_it_tells_how_the_best_tools_would_differ_without_a_signal(catalog
     assert (without["words"].added, without["words"].removed) == (("tool00", "tool21"), ("tool03", "tool09"))
     assert without["words"].shown == ("tool00", "tool20", "tool21")
     assert (without["other"].added, without["other"].removed) == ((), ())
-
-
-def test_a_list_that_is_whole_stays_whole_without_any_signal():
-    stage, session, catalog = Stage(), a_session(), a_catalogue(count=20)
-    stage.prediction.signals = {"words": {"tool09": 3.0}}
-    stage.shown(session, catalog)
-    explained = stage.filtering.explain(session).to_prediction()
-    assert (explained.size, explained.reason) == (20, "hiding tools does not pay")
-    assert explained.without["words"].removed == explained.without["words"].added == ()
-    assert told(explained)["tool05"].why == "all are shown: hiding tools does not pay"
 
 
 def test_every_tool_has_its_reason(catalog):
@@ -180,52 +115,6 @@ async def test_a_tool_with_the_name_of_a_meta_tool_is_reached_in_another_way():
     assert (found.rank, found.shown, found.why) == (1, False, "a meta-tool has this name: call_tool reaches it")
 
 
-def test_a_cold_list_says_that_nothing_was_learned():
-    stage, session = Stage(), a_session()
-    stage.shown(session, a_catalogue("read_file", *(f"tool{number}" for number in range(300))))
-    explained = stage.filtering.explain(session).to_prediction()
-    assert (explained.shown, explained.reason, explained.predictor) == (("read_file",), "nothing was learned yet", "")
-    assert told(explained)["read_file"].why == (
-        "listing it pays or makes hits likelier (a session needs it with probability 0.12)"
-    )
-
-
-@pytest.mark.parametrize("surface", ["stable", "hints"])
-def test_the_reason_is_the_same_on_every_surface(catalog, surface):
-    session = a_session(era=ProtocolEra.MODERN)
-    stage = started(catalog, session, surface=surface)
-    explained = stage.filtering.explain(session).to_prediction()
-    found = told(explained)
-    assert explained.surface == surface
-    if surface == "stable":
-        assert explained.shown == ("tool03", "tool09", "tool20")
-        assert found["tool03"].why.startswith("listing it pays")
-        assert "probability 0.50" in found["tool03"].why
-    else:
-        assert explained.size == 30
-        assert found["tool03"].why == "marked: loading it at once pays"
-        assert found["tool29"].why == "shown, and not marked"
-
-
-def test_where_filtering_is_off_nothing_is_chosen(catalog):
-    stage, session = Stage(enabled=False), a_session()
-    stage.filtering.know(session, catalog)
-    explained = stage.filtering.explain(session).to_prediction()
-    assert (explained.mode, explained.reason, explained.size) == ("off", "filtering is off", 30)
-    assert {each.why for each in explained.tools} == {"all are shown: filtering is off"}
-
-
-def test_in_the_mode_shadow_it_tells_what_would_be_shown(catalog):
-    session = a_session()
-    explained = started(catalog, session, mode="shadow").filtering.explain(session).to_prediction()
-    assert (explained.mode, explained.size) == ("shadow", 3)
-
-
-def test_before_any_list_there_is_nothing_to_tell():
-    explained = Stage().filtering.explain(a_session()).to_prediction()
-    assert (explained.tools, explained.shown) == ((), ())
-
-
 def test_of_a_session_that_is_gone_the_past_is_given(catalog):
     stage = started(catalog, a_session(), {"words": {"tool20": 1.0}})
     past = SessionState()
@@ -235,24 +124,3 @@ def test_of_a_session_that_is_gone_the_past_is_given(catalog):
     assert (explained.live, explained.predictor) == (False, "hybrid")
     assert [each.tool for each in explained.tools] == ["tool20", "tool11", "lost", "tool12"]
     assert stage.filtering._states.known(gone) is None
-
-
-def test_an_override_of_another_session_is_no_reason(catalog):
-    mine, other = a_session(), a_session()
-    override = an_override(kind=OverrideKind.EXCLUDE, tool="tool05", scope=OverrideScope.SESSION, key=str(other.id))
-    stage = Stage(overrides=[override])
-    for session in (mine, other):
-        stage.shown(session, catalog)
-    assert told(stage.filtering.explain(mine).to_prediction())["tool05"].visibility == "auto"
-    assert (
-        told(stage.filtering.explain(other).to_prediction())["tool05"].why
-        == "an override (exclude, session) was made for it"
-    )
-
-
-def test_a_name_of_any_spelling_can_be_one_of_a_past_catalogue():
-    stage = Stage()
-    names = ['a"b', "c\\d", "\u00e9"]
-    explained = stage.filtering.explain(a_session(), SessionState(), names).to_prediction()
-    assert [each.tool for each in explained.tools] == names
-    assert json.dumps(explained.shown)

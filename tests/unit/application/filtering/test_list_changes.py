@@ -2,10 +2,8 @@
 
 import pytest
 
-from riglm.domain.invocation import DiscoveryMethod
-from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.section import PriceSettings
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
+from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
 
 ALL = [f"tool{number:02}" for number in range(30)]
 UNCACHED = PriceSettings(preset="uncached").prices()
@@ -41,25 +39,6 @@ def with_context(session, catalog, **rules):
     return stage
 
 
-async def test_a_change_that_does_not_pay_is_neither_made_nor_announced(catalog):
-    session = a_session()
-    stage = started(session, catalog, prices=Prices())
-    before = stage.filtering.compose(session, catalog).raw
-    for number in range(10, 20):
-        assert not await stage.about(session, f"task {number}", f"tool{number}", "tool20", "tool21")
-        stage.calls(session, f"tool{number}", "tool21")
-        assert stage.filtering.compose(session, catalog).raw == before
-    assert stage.filtering.state(session).changes == 0
-
-
-async def test_without_prompt_caching_the_same_change_pays_and_is_announced(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    assert await stage.about(session, "mail", "tool20", "tool21")
-    assert stage.shown(session, catalog) == ["tool20", "tool21"]
-    assert stage.filtering.state(session).changes == 1
-
-
 @pytest.mark.parametrize(("count", "pays"), [(30, False), (60, True)])
 async def test_a_context_shortens_a_whole_list_if_that_list_is_long_enough(count, pays):
     """Rewriting the prompt costs a fixed amount; what later requests save grows with the list."""
@@ -67,35 +46,6 @@ async def test_a_context_shortens_a_whole_list_if_that_list_is_long_enough(count
     stage, catalog = started_whole(session, count)
     assert await stage.about(session, "mail", "tool01", "tool02", confidence=0.8) is pays
     assert len(stage.shown(session, catalog)) == (2 if pays else count)
-
-
-async def test_a_list_is_not_shortened_by_what_the_context_still_needs():
-    session = a_session()
-    stage, catalog = started_whole(session, 60, max_tools=1)
-    assert not await stage.about(session, "mail", *ALL[:9], confidence=0.8)
-    assert len(stage.shown(session, catalog)) == 60
-    assert await stage.about(session, "post", "tool01", confidence=0.8)
-    assert stage.shown(session, catalog) == ["tool01"]
-
-
-async def test_a_definition_that_was_sent_in_a_result_is_no_reason_for_a_change(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    stage.filtering.state(session).sent.update(["tool20", "tool21"])
-    assert not await stage.about(session, "mail", "tool20", "tool21")
-    assert await stage.about(session, "post", "tool22", "tool23")
-
-
-async def test_what_is_predicted_meanwhile_changes_no_byte(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    await stage.about(session, "mail", "tool20", "tool03")
-    first = stage.filtering.compose(session, catalog).raw
-    for number in range(100):
-        stage.prediction.needs = {f"tool{number % 30:02}": 1.0}
-        stage.prediction.likes = tuple(stage.prediction.needs)
-        stage.prediction.confidence = number / 100
-        assert stage.filtering.compose(session, catalog).raw == first
 
 
 @pytest.mark.parametrize(
@@ -116,23 +66,6 @@ async def test_below_three_tenths_of_confidence_the_first_list_stays(catalog, co
     assert stage.shown(session, catalog) == shown
 
 
-@pytest.mark.parametrize(("confidence", "place"), [(0.1, 0), (0.3, 0), (0.7, 0), (0.71, 2)])
-async def test_the_search_is_last_if_the_context_is_known_well(catalog, confidence, place):
-    session = a_session()
-    stage = with_context(session, catalog)
-    await stage.about(session, "mail", "tool20", "tool21", confidence=confidence)
-    assert names_in(stage.filtering.compose(session, catalog).raw).index("search_available_tools") == place
-
-
-async def test_a_list_with_the_same_tools_keeps_its_bytes(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    await stage.about(session, "mail", "tool01", "tool02", "tool03")
-    before = stage.filtering.compose(session, catalog).raw
-    assert not await stage.about(session, "letters", "tool03", "tool02", "tool01", confidence=0.9)
-    assert stage.filtering.compose(session, catalog).raw == before
-
-
 async def test_tools_of_the_last_three_turns_stay(catalog):
     session = a_session()
     stage = started(session, catalog)
@@ -144,16 +77,6 @@ async def test_tools_of_the_last_three_turns_stay(catalog):
         stage.calls(session, "tool21")
     assert await stage.about(session, "files", "tool11", "tool12")
     assert stage.shown(session, catalog) == ["tool11", "tool12", "tool21"]
-
-
-async def test_tools_that_stay_take_no_slots_from_a_new_context(catalog):
-    session = a_session()
-    stage = with_context(session, catalog, max_tools=8)
-    stage.calls(session, *ALL[:10])
-    await stage.about(session, "mail", *ALL[12:24])
-    shown = stage.shown(session, catalog)
-    assert shown[:10] == ALL[:10]
-    assert len(set(shown) & set(ALL[12:24])) == 8
 
 
 async def test_the_same_context_again_counts_only_if_its_confidence_band_changed(catalog):
@@ -177,13 +100,6 @@ async def test_a_context_of_which_little_is_known_brings_the_first_list_back_if_
     assert stage.shown(session, catalog) == ["tool02", "tool09"]
 
 
-async def test_a_context_before_the_first_list_needs_no_announcement(catalog):
-    session = a_session()
-    stage = with_context(session, catalog)
-    assert not await stage.about(session, "mail", "tool20", "tool21")
-    assert stage.shown(session, catalog) == ["tool20", "tool21"]
-
-
 @pytest.mark.parametrize("mode", ["enforce", "shadow"])
 async def test_a_shadow_notes_the_lists_that_a_client_would_have_been_told_to_ask_for(catalog, mode):
     """What a client that lists whenever it is told to is shown, and what is noted when none is told, are the same."""
@@ -205,14 +121,6 @@ async def test_a_tool_that_an_upstream_adds_during_the_session_is_listed(catalog
     assert stage.shown(session, a_catalogue("unlocked", *ALL)) == ["unlocked", "tool02", "tool09"]
 
 
-async def test_of_many_tools_that_come_late_only_those_whose_listing_pays_are_listed(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    stage.learned({**START, "late07": 0.9})
-    grown = a_catalogue(*ALL, *(f"late{number:02}" for number in range(50)))
-    assert stage.shown(session, grown) == ["tool02", "tool09", "late07"]
-
-
 async def test_a_tool_that_an_upstream_takes_away_is_gone_from_the_list(catalog):
     session = a_session()
     stage = started(session, catalog)
@@ -230,43 +138,10 @@ async def test_planning_that_fails_shows_everything_and_is_logged_once(catalog, 
     ]
 
 
-async def test_a_prediction_that_fails_leaves_the_list_and_the_calls_alone(catalog):
-    session = a_session()
-    stage = started(session, catalog)
-    stage.prediction.error = ZeroDivisionError("the plug-in")
-    stage.calls(session, "tool01")
-    assert stage.shown(session, catalog) == ["tool02", "tool09"]
-
-
-def test_planning_that_fails_marks_no_tool_for_loading_at_once(catalog):
-    stage = Stage(surface="hints")
-    stage.use.learned = object()
-    listed = stage.filtering.compose(a_session(), catalog)
-    assert names_in(listed.raw) == ALL
-    assert b"alwaysLoad" not in listed.raw
-
-
 def test_what_is_denied_stays_denied_when_planning_fails(catalog):
     stage = Stage(denylist=["tool00"])
     stage.use.error = ZeroDivisionError()
     assert stage.shown(a_session(), catalog) == ALL[1:]
-
-
-def test_a_call_teaches_before_the_state_knows_it(catalog):
-    stage, session = Stage(), a_session()
-    stage.shown(session, catalog)
-    stage.calls(session, "tool01", "tool02", found=DiscoveryMethod.NAMED)
-    assert stage.prediction.training_queue == [
-        ("tool01", DiscoveryMethod.NAMED, ()),
-        ("tool02", DiscoveryMethod.NAMED, ("tool01",)),
-    ]
-
-
-def test_a_call_of_a_tool_that_does_not_exist_teaches_nothing(catalog):
-    stage, session = Stage(), a_session()
-    stage.shown(session, catalog)
-    stage.calls(session, "invented")
-    assert (stage.prediction.training_queue, stage.filtering.state(session).calls) == ([], [])
 
 
 def test_states_are_forgotten_with_their_session(catalog):
@@ -278,31 +153,6 @@ def test_states_are_forgotten_with_their_session(catalog):
     stage.filtering.forget(sessions[0])
     assert stage.filtering.state(sessions[0]).shown is None
     assert stage.filtering.state(sessions[1]).shown is not None
-
-
-@pytest.mark.parametrize("confidence", [0.0, 0.29, float("nan")])
-async def test_with_coverage_a_learned_list_stays_for_a_context_of_which_too_little_is_known(confidence):
-    stage, session, many = Stage(prices=UNCACHED, coverage=0.9), a_session(), a_catalogue(count=100)
-    stage.learned({"tool09": 0.9, "tool02": 0.5})
-    before = stage.shown(session, many)
-    assert before == ["tool02", "tool09"]
-    stage.prediction.likes = ("tool20", "tool21")
-    assert not await stage.about(session, "mail", "tool20", confidence=confidence)
-    assert stage.shown(session, many) == before
-    stage.calls(session, "tool09")
-    stage.filtering.follow_calls(session)
-    assert stage.shown(session, many) == before
-    assert await stage.about(session, "mail", "tool20", confidence=0.8)
-    assert "tool20" in stage.shown(session, many)
-
-
-async def test_with_coverage_and_nothing_learned_a_context_chooses_what_is_listed():
-    stage, session, many = Stage(coverage=0.9), a_session(), a_catalogue(count=100)
-    stage.filtering.know(session, many)
-    for likes in ("tool77", "tool88"):
-        stage.prediction.likes = (likes,)
-        await stage.about(session, likes, confidence=0.1)
-        assert likes in stage.shown(session, many)
 
 
 @pytest.mark.parametrize(("matches", "added"), [(("tool20", "tool21", "tool22"), 2), (("tool02",), 0), ((), 0)])

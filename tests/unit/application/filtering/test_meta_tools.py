@@ -6,7 +6,6 @@ import pytest
 
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.tool_lists.list_writer import NAMES
-from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.section import PriceSettings
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import read_catalog
@@ -76,16 +75,6 @@ def test_a_session_is_offered_the_enabled_meta_tools_beside_a_list_that_hides_to
     ]
 
 
-def test_mark_tool_and_index_status_are_offered_only_if_they_are_enabled(catalog):
-    stage = Stage()
-    stage.learned({"tool01": 0.9})
-    assert names_in(stage.filtering.compose(a_session(), catalog).raw) == [
-        "search_available_tools",
-        "tool01",
-        "call_tool",
-    ]
-
-
 async def test_a_context_brings_the_definitions_of_hidden_tools_and_the_names_of_listed_ones(catalog):
     stage, session = short(), a_session()
     stage.shown(session, catalog)
@@ -100,43 +89,11 @@ async def test_a_context_brings_the_definitions_of_hidden_tools_and_the_names_of
     assert "unchanged" in found["message"]
 
 
-async def test_a_context_of_which_nothing_is_known_brings_nothing(catalog):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    found = await said(stage, session, "set_context", context="send mail")
-    assert (found["tools"], "listed" in found) == ([], False)
-    assert "Search" in found["message"]
-    assert "index of meanings" not in found["message"]
-
-
 async def test_a_context_that_was_answered_before_all_vectors_were_there_says_so(catalog):
     stage, session = short(), a_session()
     stage.shown(session, catalog)
     stage.prediction.is_ready = False
     assert "set the context again later" in (await said(stage, session, "set_context", context="mail"))["message"]
-
-
-@pytest.mark.parametrize("count", [0, 5])
-async def test_a_context_on_a_list_that_hides_nothing_advises_no_search(count):
-    stage, session = Stage(meta_tools=EVERY), a_session()
-    stage.shown(session, a_catalogue(count=count) if count else read_catalog(b'{"tools":[]}'))
-    message = (await said(stage, session, "set_context", context="send mail"))["message"]
-    assert message == "Your tool list is unchanged. It has every tool."
-
-
-async def test_a_context_advises_no_search_that_is_not_offered(catalog):
-    stage, session = short(meta_tools={**EVERY, "search_available_tools": False}), a_session()
-    stage.shown(session, catalog)
-    message = (await said(stage, session, "set_context", context="send mail"))["message"]
-    assert message == "Your tool list is unchanged."
-
-
-async def test_tools_that_usually_follow_those_in_use_come_with_a_context(catalog):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    stage.calls(session, "tool01")
-    stage.prediction.next_uses = {"tool05": 0.8, "tool06": 0.0001}
-    assert named((await said(stage, session, "set_context", context="send mail"))["tools"]) == ["tool05"]
 
 
 async def test_a_context_that_changes_the_list_names_what_the_next_list_holds(catalog):
@@ -151,15 +108,6 @@ async def test_a_context_that_changes_the_list_names_what_the_next_list_holds(ca
     assert found["tools"] == []
 
 
-async def test_at_default_prices_a_context_sends_definitions_and_leaves_the_list_alone(catalog):
-    stage, session = short(prices=Prices()), a_session()
-    before = stage.filtering.compose(session, catalog).raw
-    stage.prediction.needs = {"tool09": 0.9, "tool03": 0.9}
-    answer, _ = await run(stage, session, "set_context", context="send mail")
-    assert not answer.list_changed
-    assert stage.filtering.compose(session, catalog).raw == before
-
-
 async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
     raw = b'{"name":"a","x":1.0,"inputSchema":{"type":"object","$ref":"#/y"}}'
     rest = b",".join(b'{"name":"b%d","description":"%b"}' % (number, b"x" * 400) for number in range(30))
@@ -171,17 +119,6 @@ async def test_the_tools_of_a_result_keep_the_upstreams_bytes():
         answer, _ = await run(stage, session, tool, **{given: "c"})
         text = json.loads(answer.result)["content"][0]["text"]
         assert raw.decode()[:-1] in text
-
-
-@pytest.mark.parametrize("given", [("set_context", "context"), ("search_available_tools", "query")])
-async def test_on_a_stable_surface_results_carry_tools_and_the_list_stays(catalog, given):
-    stage, session = short(prices=UNCACHED), a_session("x", ProtocolEra.MODERN)
-    before = stage.filtering.compose(session, catalog).raw
-    stage.prediction.finds("tool09", "tool01")
-    answer, result = await run(stage, session, given[0], **{given[1]: "send mail"})
-    assert not answer.list_changed
-    assert named(json.loads(result["content"][0]["text"])["tools"]) == ["tool09"]
-    assert stage.filtering.compose(session, catalog).raw == before
 
 
 async def test_a_search_brings_hidden_tools_with_schema_and_reason_and_listed_ones_by_name(catalog):
@@ -211,13 +148,6 @@ async def test_a_listed_tool_that_hardly_matches_is_named_only_if_none_matches_b
     stage.prediction.finds(*matches, probability=0.01)
     found = await said(stage, session, tool, **given)
     assert ("tool01" in found.get(member, ())) is is_named
-
-
-async def test_of_matches_that_do_not_pay_a_search_brings_the_best(catalog):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    stage.prediction.finds("tool09", "tool10", "tool11", probability=0.001)
-    assert named((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == ["tool09"]
 
 
 async def test_a_result_has_at_most_answer_tools_definitions(catalog):
@@ -257,38 +187,6 @@ async def test_no_definition_is_sent_twice_in_a_session(catalog):
     assert (found["tools"], found["already_available"]) == ([], ["tool09", "tool10", "tool14"])
 
 
-async def test_another_session_gets_the_definitions_too(catalog):
-    stage = short()
-    stage.prediction.finds("tool09")
-    for session in (a_session(), a_session()):
-        stage.shown(session, catalog)
-        assert named((await said(stage, session, "search_available_tools", query="mail"))["tools"]) == ["tool09"]
-
-
-async def test_what_a_search_found_counts_as_searched_and_what_a_context_brought_as_suggested(catalog):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    stage.prediction.finds("tool09")
-    answer, _ = await run(stage, session, "search_available_tools", query="mail")
-    assert (answer.selection.shown, answer.selection.surface) == (("tool09",), "search")
-    stage.prediction.finds()
-    stage.prediction.needs = {"tool10": 0.9, "tool11": 0.8}
-    answer, _ = await run(stage, session, "set_context", context="mail")
-    assert (answer.selection.shown, answer.selection.surface) == (("tool10", "tool11"), "context")
-    state = stage.filtering.state(session)
-    assert (state.searched, state.suggested) == ({"tool09"}, {"tool10", "tool11"})
-
-
-async def test_the_last_query_that_found_a_tool_is_there_to_be_learned_with_its_call(catalog):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    stage.prediction.finds("tool09", "tool10")
-    await said(stage, session, "search_available_tools", query="mail")
-    stage.prediction.finds("tool10")
-    await said(stage, session, "search_available_tools", query="post")
-    assert stage.filtering.state(session).queries == {"tool09": "mail", "tool10": "post"}
-
-
 async def test_a_search_that_finds_nothing_says_so_and_names_what_is_near(catalog):
     stage, session = short(), a_session()
     stage.shown(session, catalog)
@@ -322,14 +220,6 @@ async def test_no_result_names_a_denied_or_excluded_tool(catalog):
         assert b"tool09" not in answer.result
 
 
-async def test_call_tool_passes_name_and_arguments_on(catalog):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    raw = b'{"name":"tool09","arguments":{"n":1.0}}'
-    answer, _ = await run(stage, session, "call_tool", raw)
-    assert answer.forward == (b'"tool09"', b'{"n":1.0}')
-
-
 @pytest.mark.parametrize("raw", [b"{}", b"null", b'""'])
 async def test_call_tool_may_do_without_arguments(catalog, raw):
     stage, session = short(), a_session()
@@ -344,13 +234,6 @@ async def test_call_tool_takes_arguments_that_were_written_as_text(catalog):
     stage.shown(session, catalog)
     answer, _ = await run(stage, session, "call_tool", name="tool09", arguments='{"n": 1}')
     assert answer.forward == (b'"tool09"', b'{"n": 1}')
-
-
-async def test_call_tool_passes_on_names_that_no_list_has(catalog):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    answer, _ = await run(stage, session, "call_tool", name="new_tool")
-    assert answer.forward == (b'"new_tool"', b"{}")
 
 
 async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalog):
@@ -465,20 +348,6 @@ async def test_bad_arguments_are_answered_by_what_is_expected(catalog, tool, arg
     stage, session = short(), a_session()
     stage.shown(session, catalog)
     assert words in await refusal(stage, session, tool, arguments)
-
-
-@pytest.mark.parametrize(("tool", "key"), [("set_context", "context"), ("search_available_tools", "query")])
-async def test_before_any_list_there_is_nothing_to_find(tool, key):
-    assert "No tools are known yet" in await refusal(short(), a_session(), tool, **{key: "mail"})
-
-
-@pytest.mark.parametrize("text", ["x" * 1_000_000, "\x00\x07\x1b", "\ud83d", "😀"])
-async def test_odd_texts_are_searched_like_others(catalog, text):
-    stage, session = short(), a_session()
-    stage.shown(session, catalog)
-    stage.prediction.finds("tool09")
-    found = await said(stage, session, "search_available_tools", query=text)
-    assert named(found["tools"]) == ["tool09"]
 
 
 @pytest.mark.parametrize("tool", ["set_context", "search_available_tools", "index_status"])

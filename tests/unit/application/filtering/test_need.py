@@ -5,7 +5,6 @@ import pytest
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
 
 CATALOG = a_catalogue("read_file", "tool01", "tool02", "tool03")
-PRIOR = {"read_file": 0.12, "tool01": 0.01, "tool02": 0.01, "tool03": 0.01}
 
 
 def started():
@@ -23,37 +22,6 @@ def test_a_prediction_is_blended_with_the_prior_by_its_evidence():
         need = stage.filtering.need(session)
         assert need.probabilities["tool01"] == pytest.approx(share * 0.9 + (1 - share) * 0.01)
         assert need.probabilities["read_file"] == pytest.approx(share * 0.5 + (1 - share) * 0.12)
-
-
-def test_a_prediction_that_tells_no_tools_apart_leaves_the_prior():
-    stage, session = started()
-    stage.prediction.next_uses = dict.fromkeys(PRIOR, 0.5)
-    assert stage.filtering.need(session) == (PRIOR, "")
-    stage.prediction.next_uses = {**dict.fromkeys(PRIOR, 0.5), "tool01": 0.6}
-    need = stage.filtering.need(session)
-    assert (need.probabilities["tool02"], need.predictor) == (pytest.approx(0.5), "hybrid")
-
-
-def test_what_tells_used_tools_apart_only_leaves_the_prior_of_the_others():
-    stage, session = started()
-    stage.calls(session, "tool01")
-    stage.prediction.next_uses = {**dict.fromkeys(PRIOR, 0.5), "tool01": 0.9}
-    assert stage.filtering.need(session) == (pytest.approx(PRIOR | {"tool01": 0.9}), "")
-
-
-def test_without_a_prediction_the_recorded_use_counts():
-    stage, session = started()
-    assert stage.filtering.need(session) == (PRIOR, "")
-    stage.learned({"tool01": 0.9}, sessions=3)
-    assert stage.filtering.need(session).probabilities["tool01"] == pytest.approx((0.9 + 0.01) / 2)
-
-
-def test_the_strategy_that_answered_instead_is_named():
-    stage, session = started()
-    stage.prediction.likes = ("tool01",)
-    assert stage.filtering.need(session).predictor == "hybrid"
-    stage.prediction.fallback = "frequency"
-    assert stage.filtering.need(session).predictor == "frequency"
 
 
 def test_what_follows_a_tool_is_predicted_as_if_it_was_called_and_lacks_the_used_tools(monkeypatch):

@@ -1,8 +1,6 @@
 """What is in force as far as the store could be read, and who is told."""
 
 import asyncio
-import contextlib
-from dataclasses import replace
 
 import pytest
 
@@ -11,7 +9,6 @@ from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.records import an_override
 from tests.stores.memory import InMemoryAnalytics
-from tests.waiting import WAIT_SECONDS
 
 
 class Store(InMemoryAnalytics):
@@ -52,22 +49,6 @@ async def stage():
         yield Stage(worker)
 
 
-async def test_nothing_is_in_force_before_the_store_was_read(stage):
-    stage.store.put_override(an_override())
-    assert list(stage.overrides.in_force()) == []
-
-
-async def test_what_is_put_and_deleted_is_in_force_and_told_once_it_is_read(stage):
-    made = an_override(tool="read")
-    stage.store.put_override(made)
-    assert (await stage.tools(), stage.told) == (["read"], 1)
-    assert (await stage.tools(), stage.told) == (["read"], 1)
-    stage.store.put_override(replace(made, tool="write"))
-    assert (await stage.tools(), stage.told) == (["write"], 2)
-    stage.store.delete_override(made.id)
-    assert (await stage.tools(), stage.told) == ([], 3)
-
-
 async def test_the_clock_ends_what_expires_and_that_is_told(stage):
     stage.store.put_override(an_override(tool="read", expires_at=1500.0))
     assert await stage.tools() == ["read"]
@@ -87,19 +68,6 @@ async def test_a_store_that_is_away_leaves_what_was_read_last_until_it_expires(s
     stage.store.away = False
     stage.store.put_override(an_override(tool="list", created_at=1600.0))
     assert await stage.tools() == ["read", "list"]
-
-
-async def test_the_store_is_looked_at_again_and_again(stage):
-    following = asyncio.create_task(stage.overrides.follow())
-    await stage.overrides.ready(10)
-    assert stage.told == 0
-    stage.store.put_override(an_override(tool="read"))
-    async with asyncio.timeout(WAIT_SECONDS):
-        await stage.changed.wait()
-    assert [each.tool for each in stage.overrides.in_force()] == ["read"]
-    following.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await following
 
 
 async def test_nobody_waits_longer_than_asked_for_a_store_that_is_not_read(stage):

@@ -10,8 +10,6 @@ from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import ProtocolEra
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
 
-ALL = [f"tool{number:02}" for number in range(30)]
-
 
 def override(kind, tool, **about):
     return Override(id=uuid4(), kind=kind, tool=tool, created_at=1.0, **about)
@@ -20,23 +18,6 @@ def override(kind, tool, **about):
 @pytest.fixture
 def catalog():
     return a_catalogue(count=30)
-
-
-def filtered(stage, session, catalog):
-    stage.learned({"tool01": 0.9, "tool02": 0.8, "tool03": 0.7})
-    return stage.shown(session, catalog)
-
-
-def test_an_included_tool_is_shown_whatever_is_predicted(catalog):
-    stage = Stage(overrides=[override(OverrideKind.INCLUDE, "tool29")])
-    assert filtered(stage, a_session(), catalog) == ["tool01", "tool02", "tool03", "tool29"]
-
-
-def test_an_excluded_tool_is_not_shown_and_runs(catalog):
-    stage, session = Stage(overrides=[override(OverrideKind.EXCLUDE, "tool01")]), a_session()
-    assert filtered(stage, session, catalog) == ["tool02", "tool03"]
-    assert stage.filtering.denial(session, "tool01") is None
-    assert "tool01" in stage.filtering.compose(session, catalog).hidden
 
 
 @pytest.mark.parametrize("client", ["x", "claude-code"])
@@ -100,62 +81,3 @@ def test_a_denial_reads_like_the_answer_for_a_tool_that_is_not_there(catalog):
     assert stage.filtering.denial(a_session(), "tool10") == "Unknown tool: tool10"
     assert stage.filtering.denial(a_session(), "Tool01") == "Unknown tool: Tool01"
     assert stage.filtering.denial(a_session(), "tool01") is None
-
-
-def test_a_hidden_tool_may_run(catalog):
-    stage, session = Stage(), a_session()
-    assert "tool20" not in filtered(stage, session, catalog)
-    assert stage.filtering.denial(session, "tool20") is None
-
-
-def test_a_list_that_an_override_makes_another_one_is_noticed_until_it_is_shown(catalog):
-    stage, session = Stage(), a_session()
-    assert filtered(stage, session, catalog) == ["tool01", "tool02", "tool03"]
-    assert stage.filtering.overridden(session) is False
-    stage.overrides = (override(OverrideKind.PIN, "tool29"), override(OverrideKind.EXCLUDE, "tool02"))
-    assert stage.filtering.overridden(session) is True
-    assert stage.shown(session, catalog) == ["tool01", "tool03", "tool29"]
-    assert stage.filtering.overridden(session) is False
-
-
-def test_to_ask_what_an_override_changes_changes_nothing(catalog):
-    stage, session = Stage(), a_session()
-    filtered(stage, session, catalog)
-    state = stage.filtering.state(session)
-    before = [getattr(state, name) for name in state.__slots__]
-    stage.overrides = (override(OverrideKind.INCLUDE, "tool28"), override(OverrideKind.EXCLUDE, "tool02"))
-    assert [stage.filtering.overridden(session) for _ in range(2)] == [True, True]
-    assert [getattr(state, name) for name in state.__slots__] == before
-
-
-def test_an_override_is_no_news_to_a_session_that_was_shown_nothing(catalog):
-    stage = Stage()
-    stage.shown(a_session(), catalog)
-    stage.overrides = (override(OverrideKind.EXCLUDE, "tool02"),)
-    assert stage.filtering.overridden(a_session()) is False
-
-
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        override(OverrideKind.EXCLUDE, "tool29"),
-        override(OverrideKind.PIN, "tool01"),
-        override(OverrideKind.EXCLUDE, "tool01", scope=OverrideScope.SESSION, key="another session"),
-    ],
-)
-def test_an_override_that_leaves_a_session_s_list_as_it_is_is_no_news(catalog, harmless):
-    stage, session = Stage(), a_session()
-    filtered(stage, session, catalog)
-    stage.overrides = (harmless,)
-    assert stage.filtering.overridden(session) is False
-
-
-@pytest.mark.parametrize("rules", [{"mode": "shadow"}, {"surface": "full"}, {}])
-def test_a_list_that_nobody_chooses_from_is_another_one_when_a_tool_is_excluded(rules):
-    stage, session = Stage(**rules), a_session()
-    assert stage.filtering.overridden(session) is False
-    assert stage.shown(session, a_catalogue(*ALL[:20])) == ALL[:20]
-    stage.overrides = (override(OverrideKind.PIN, "tool19"),)
-    assert stage.filtering.overridden(session) is False
-    stage.overrides = (override(OverrideKind.EXCLUDE, "tool19"),)
-    assert stage.filtering.overridden(session) is True

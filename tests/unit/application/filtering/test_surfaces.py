@@ -28,23 +28,6 @@ def learned(**rules):
     return stage
 
 
-def test_the_surface_is_chosen_by_client_and_era_unless_it_is_configured():
-    claude, modern, old = (
-        a_session("claude-code", ProtocolEra.MODERN),
-        a_session("x", ProtocolEra.MODERN),
-        a_session("x"),
-    )
-    assert [Stage().filtering.surface(each) for each in (claude, modern, old)] == [
-        Surface.HINTS,
-        Surface.STABLE,
-        Surface.DYNAMIC,
-    ]
-    forced = Stage(surface="dynamic").filtering
-    assert {forced.surface(each) for each in (claude, modern, old)} == {Surface.DYNAMIC}
-    extended = Stage(clients={"x*": "full"}).filtering
-    assert [extended.surface(each) for each in (claude, modern)] == [Surface.HINTS, Surface.FULL]
-
-
 def test_claude_code_without_its_search_gets_a_short_list_that_is_loaded_if_it_searches_after_all(catalog):
     session = a_session("claude-code", ProtocolEra.MODERN)
     session.metadata[NO_TOOL_SEARCH] = "it is off"
@@ -94,11 +77,6 @@ async def test_neither_pinned_meta_tools_nor_a_context_exceed_what_a_client_take
     assert "search_available_tools" in names
 
 
-def test_without_meta_tools_a_client_gets_all_tools():
-    stage = Stage(meta_tools=dict.fromkeys(("search_available_tools", "call_tool", "set_context"), False))
-    assert len(names_in(stage.filtering.compose(a_session("cursor-vscode"), a_catalogue(count=60, size=4)).raw)) == 60
-
-
 @pytest.mark.parametrize(("period", "promised"), [(600, PROMISED_SECONDS), (1, 1.0)])
 def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(catalog, period, promised):
     stage, session = learned(period=period), a_session("x", ProtocolEra.MODERN)
@@ -127,32 +105,12 @@ def test_hints_leave_the_list_whole_and_mark_the_tools_whose_listing_pays(catalo
     assert (listed.is_passthrough, stage.filtering.offered(session)) == (False, ())
 
 
-def test_a_mark_keeps_what_the_upstream_says_in_meta():
-    catalog = read_catalog(b'{"tools":[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":false}},{"name":"b"}]}')
-    stage = Stage()
-    stage.learned({"a": 0.9})
-    raw = stage.filtering.compose(a_session("claude-code"), catalog).raw
-    assert raw == b'[{"name":"a","_meta":{"x":1.0,"anthropic/alwaysLoad":true}},{"name":"b"}]'
-
-
 def test_hints_keep_entries_that_riglm_cannot_read_and_mark_a_name_once():
     catalog = read_catalog(b'{"tools":[5,{"name":"a"},{"x":1},{"name":"a","y":2},{"name":"b"},null]}')
     stage = Stage()
     stage.learned({"a": 0.9})
     raw = stage.filtering.compose(a_session("claude-code"), catalog).raw
     assert raw == b'[5,{"name":"a",%b},{"x":1},{"name":"a","y":2},{"name":"b"},null]' % MARK
-
-
-def test_hints_mark_at_most_max_tools():
-    stage = Stage(max_tools=3)
-    stage.learned(dict.fromkeys(ALL[:20], 0.9))
-    raw = stage.filtering.compose(a_session("claude-code"), a_catalogue(count=30)).raw
-    assert sum(MARK in bytes(entry) for entry in jsonrpc.elements(raw)) == 3
-
-
-def test_hints_without_anything_learned_mark_nothing():
-    listed = Stage().filtering.compose(a_session("claude-code"), a_catalogue("read_file", *ALL))
-    assert (listed.shown, listed.reason, listed.predictor) == ((), "nothing was learned yet", "")
 
 
 def test_hints_without_anything_learned_keep_every_byte_of_the_entries_and_are_for_one_principal(catalog):
@@ -172,21 +130,6 @@ def test_a_meta_tool_is_answered_though_not_listed_unless_an_upstream_tool_has_i
     assert answered == (["set_context"] if mode == "enforce" and surface in ("dynamic", "stable") else [])
 
 
-@pytest.mark.parametrize("surface", ["dynamic", "stable"])
-def test_a_pinned_meta_tool_is_offered_where_nothing_is_hidden(surface):
-    stage, session = Stage(surface=surface, pinned=["set_context"]), a_session()
-    listed = stage.filtering.compose(session, a_catalogue(*ALL[:20]))
-    assert names_in(listed.raw) == [*ALL[:20], "set_context"]
-    assert stage.meta_tools.owns(session, "set_context")
-
-
-def test_prediction_learns_the_tools_of_every_list_that_is_composed(catalog):
-    small, full = Stage(), Stage(surface="full")
-    for stage in (small, full):
-        stage.shown(a_session(), catalog)
-    assert small.prediction.known == [catalog]
-
-
 def test_a_list_on_the_surface_full_stays_fresh_for_as_long_as_the_upstream_says(catalog):
     stage, session = Stage(surface="full"), a_session("x", ProtocolEra.MODERN)
     stage.shown(session, catalog)
@@ -202,13 +145,6 @@ def test_changes_are_announced_where_lists_follow_a_session_or_a_warm_set():
     assert not Stage(surface="stable").filtering.announces(dynamic)
 
 
-def test_a_dynamic_list_is_not_promised_to_stay(catalog):
-    stage, session = learned(surface="dynamic"), a_session("x", ProtocolEra.MODERN)
-    assert stage.filtering.fresh_seconds(session) == 0.0
-    stage.shown(session, catalog)
-    assert stage.filtering.fresh_seconds(session) == 0.0
-
-
 def test_lists_without_prediction_hide_nothing_but_what_is_denied(catalog):
     stage, session = learned(strategy="denylist", denylist=["tool1*"]), a_session()
     listed = stage.filtering.compose(session, catalog)
@@ -216,20 +152,6 @@ def test_lists_without_prediction_hide_nothing_but_what_is_denied(catalog):
     assert (stage.filtering.offered(session), listed.hidden) == ((), ())
     allowed = learned(strategy="allowlist", allowlist=["tool0?"])
     assert allowed.shown(session, catalog) == ALL[:10]
-
-
-def test_a_filter_without_prediction_passes_everything(catalog):
-    stage = learned(predicted=False)
-    assert stage.filtering.compose(a_session(), catalog).is_passthrough
-
-
-def test_tokens_of_a_list_are_counted(catalog):
-    selection = learned().filtering.compose(a_session(), catalog)
-    each = len(bytes(catalog.tools[0].raw)) / 4
-    own = sum(len(bytes(entry)) for entry in jsonrpc.elements(selection.raw)) / 4 - 2 * each
-    assert selection.tokens_own == pytest.approx(own, abs=1)
-    assert selection.tokens_shown - selection.tokens_own == pytest.approx(2 * each, abs=1)
-    assert selection.tokens_hidden == pytest.approx(28 * each, abs=1)
 
 
 def test_a_tool_with_the_name_of_a_meta_tool_gives_way():
@@ -245,18 +167,3 @@ def test_a_tool_with_the_name_of_a_meta_tool_keeps_it_where_nothing_is_hidden():
     stage, session = Stage(), a_session()
     assert stage.filtering.compose(session, a_catalogue("a", "call_tool")).is_passthrough
     assert not stage.meta_tools.owns(session, "call_tool")
-
-
-def test_a_meta_tool_that_is_disabled_leaves_its_name_to_the_upstream():
-    stage, session = Stage(meta_tools={"call_tool": False}), a_session()
-    stage.learned({"tool01": 0.9, "call_tool": 0.9})
-    listed = stage.filtering.compose(session, a_catalogue("call_tool", *ALL))
-    assert names_in(listed.raw) == ["search_available_tools", "call_tool", "tool01"]
-    assert not stage.meta_tools.owns(session, "call_tool")
-
-
-def test_clients_with_different_surfaces_share_no_plan():
-    stage, large = Stage(), a_catalogue(count=300)
-    hinted, short = a_session("claude-code"), a_session("x")
-    assert len(names_in(stage.filtering.compose(hinted, large).raw)) == 300
-    assert len(names_in(stage.filtering.compose(short, large).raw)) < 300

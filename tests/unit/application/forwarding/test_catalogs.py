@@ -16,13 +16,6 @@ def tools(*names, **more):
     return jsonrpc.encode({"tools": entries, **more})
 
 
-def test_an_unchanged_list_is_not_read_again():
-    known = CatalogCache()
-    first = known.read("up", FIRST, tools("a"))
-    assert known.read("up", FIRST, bytes(bytearray(tools("a")))) is first
-    assert known.read("up", FIRST, tools("b")) is not first
-
-
 def test_pages_make_one_catalogue_and_the_first_page_begins_anew():
     known = CatalogCache()
     known.read("up", FIRST, tools("a", "b"))
@@ -30,21 +23,6 @@ def test_pages_make_one_catalogue_and_the_first_page_begins_anew():
     assert known.of("up").names == ("a", "b", "c")
     known.read("up", FIRST, tools("d"))
     assert known.of("up").names == ("d",)
-
-
-def test_what_a_later_page_repeats_is_its_own():
-    known = CatalogCache()
-    known.read("up", FIRST, tools("a"))
-    known.read("up", page(b'"2"'), b'{"tools":[{"name":"a","inputSchema":{"new":1}}]}')
-    assert bytes(known.input_schema("up", "a") or b"") == b'{"new":1}'
-
-
-def test_upstreams_do_not_know_each_other_s_tools():
-    known = CatalogCache()
-    known.read("one", FIRST, tools("a"))
-    known.read("other", FIRST, tools("b"))
-    assert (known.of("one").names, known.of("other").names, known.of("nobody").names) == (("a",), ("b",), ())
-    assert known.input_schema("other", "a") is None
 
 
 def test_a_tool_is_lacking_only_once_every_page_is_known():

@@ -80,30 +80,6 @@ def clock(monkeypatch):
     return clock
 
 
-async def test_reading_noting_and_writing_are_riglms_and_waiting_for_the_server_is_not(clock):
-    stage = Stage(clock, Server("up"))
-    stage.send(1, "tools/call", b'{"name":"t"}')
-    clock.now += SERVER
-    stage.servers[0].link.of("tools/call")[0].result()
-    assert stage.meter.took == [("up", READING + NOTING + WRITING)]
-
-
-async def test_an_error_of_the_server_is_an_answer_and_a_server_that_is_gone_gives_none(clock):
-    stage = Stage(clock, Server("up"))
-    for number in (1, 2):
-        stage.send(number, "tools/call", b'{"name":"t"}')
-    one, other = stage.servers[0].link.of("tools/call")
-    one.error(-32000)
-    other.dies()
-    assert len(stage.meter.took) == 1
-
-
-async def test_what_is_no_call_is_not_measured(clock):
-    stage = Stage(clock, Server("up", {"tools/list": tools("t")}))
-    stage.send(1, "tools/list")
-    assert stage.meter.took == []
-
-
 async def test_waiting_for_the_list_that_tells_where_a_call_goes_is_not_riglms(clock):
     answers = {"initialize": opened("tools"), "tools/list": tools("t")}
     _, other = servers = Server("a", dict(answers)), Server("b", dict(answers))

@@ -7,7 +7,6 @@ import pytest
 from riglm.application.forwarding import riglm_requests
 from riglm.application.forwarding.riglm_requests import Asking
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import ErrorKind
 from tests.unit.application.fakes import Server, tools
 
 
@@ -32,13 +31,6 @@ async def test_each_question_has_an_id_of_its_own_that_no_client_thinks_of():
     ids = {asked.message.id for asked in link.asked}
     assert len(ids) == 4
     assert all(each.startswith(b'"riglm-') and len(each) >= 18 for each in ids)
-
-
-async def test_a_failure_is_told_from_an_answer():
-    answer, failure = await Asking().put(link_to(lambda asked: asked.dies()), "tools/list", b"{}")
-    assert (jsonrpc.error_code(answer), failure) == (-32000, ErrorKind.UNAVAILABLE)
-    answer, failure = await Asking().put(link_to(lambda asked: asked.error(-5)), "tools/list", b"{}")
-    assert (jsonrpc.error_code(answer), failure) == (-5, None)
 
 
 class Handler:
@@ -88,28 +80,6 @@ async def test_a_question_that_nobody_waits_for_is_given_up():
     question.result()
 
 
-async def test_an_answer_that_comes_together_with_giving_up_is_not_cancelled():
-    link = link_to()
-    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}"))
-    (await link.next("tools/list")).result()
-    asked.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asked
-    assert link.cancelled == []
-
-
-async def test_an_answer_to_a_question_that_was_just_given_up_is_nobody_s_business(caplog):
-    link = link_to()
-    asked = asyncio.ensure_future(Asking().ask(link, "tools/list", b"{}"))
-    question = await link.next("tools/list")
-    asked.cancel()
-    question.result()
-    with pytest.raises(asyncio.CancelledError):
-        await asked
-    assert link.cancelled == []
-    assert caplog.records == []
-
-
 async def test_pages_are_followed_with_the_cursor_as_it_came():
     answers = {
         b'{"_meta":{"k":1}}': tools("1", nextCursor="é\\"),
@@ -129,13 +99,6 @@ async def test_a_list_ends_where_a_page_fails():
 
     _, answer = await pages(link_to(answer))
     assert jsonrpc.error_code(answer) == -5
-
-
-async def test_a_cursor_that_comes_again_ends_the_list(caplog):
-    link = link_to(tools("1", nextCursor="x"))
-    entries, _ = await pages(link)
-    assert len(link.asked) == len(entries) == 2
-    assert caplog.records[0].upstream == "far"
 
 
 def counting():

@@ -93,19 +93,6 @@ def stage():
     return Stage()
 
 
-async def test_a_call_is_a_span_of_the_client_and_one_of_the_server_within(stage):
-    stage.call(1, traceparent=PARENT, tracestate="v=1", other=[1.0])
-    ((served,), (asked,)) = stage.served, stage.asked
-    assert served.came_with == {"traceparent": PARENT, "tracestate": "v=1"}
-    assert asked.within is served
-    assert (served.ends, asked.ends) == ([], [])
-    (request,) = stage.link.asked
-    meta = jsonrpc.plain(jsonrpc.members(request.message.params)["_meta"])
-    assert meta == {"traceparent": "of-tools/call", "other": [1.0]}  # a state without its parent means nothing
-    request.result()
-    assert (served.ends, asked.ends) == ([(None, None)], [(None, None)])
-
-
 async def test_attributes_are_names_and_nothing_that_was_said(stage):
     stage.send(1, "tools/call", b'{"name":"t","arguments":{"secret":"canary"}}')
     stage.send(2, "prompts/get", b'{"name":"p","arguments":{"secret":"canary"}}')
@@ -140,24 +127,6 @@ async def test_how_a_request_ends_is_how_its_spans_end(stage):
     ]
 
 
-async def test_a_request_that_is_given_up_ends_both_spans_and_no_other(stage):
-    stage.call(1)
-    stage.call(2)
-    stage.cancel(1)
-    assert [span.ends for span in stage.served] == [[("cancelled", None)], []]
-    assert [span.ends for span in stage.asked] == [[("cancelled", None)], []]
-    ((_, notice),) = stage.link.cancelled
-    assert b'"requestId":1' in notice
-    stage.link.asked[1].result()
-    assert stage.served[1].ends == [(None, None)]
-
-
-async def test_what_is_open_when_the_client_leaves_is_given_up(stage):
-    stage.call(1)
-    await stage.connection.close()
-    assert stage.served[0].ends == [("cancelled", None)]
-
-
 async def test_a_request_of_the_modern_era_is_a_span_whether_it_ends_or_is_given_up(stage):
     stage.servers[0].eras = {}
     for number in (1, 2):
@@ -178,20 +147,6 @@ async def test_what_waits_for_the_answer_to_anothers_question_is_within_its_own_
     probe.result(b'{"supportedVersions":["2026-07-28"]}')
     within = [span.within for span in stage.asked if span.name == "tools/call"]
     assert within == stage.served
-
-
-async def test_the_handshake_passes_as_it_came(stage):
-    stage.send(1, "initialize", HELLO)
-    assert stage.link.asked[0].message.line == asks(1, "initialize", HELLO).line
-    assert [span.name for span in stage.asked] == ["initialize"]
-
-
-@pytest.mark.parametrize("params", [b"[1,2]", b"null", b'{"_meta":[1]}', b'{"_meta":null}'])
-async def test_what_has_no_place_for_a_trace_passes_as_it_came(stage, params):
-    stage.send(1, "vendor/x", params)
-    assert stage.link.asked[0].message.line == asks(1, "vendor/x", params).line
-    stage.link.asked[0].result()
-    assert stage.served[0].ends == [(None, None)]
 
 
 async def test_all_but_the_trace_passes_byte_for_byte(stage):
@@ -222,21 +177,3 @@ async def test_several_servers_are_asked_within_the_clients_request_and_announce
     stage.send(4, "tools/list")
     await servers[0].link.until(lambda: len(servers[0].link.of("tools/list")) > 1)
     await stage.connection.close()
-
-
-async def test_a_question_of_a_server_reaches_the_client_and_its_answer_the_server(stage):
-    stage.send(1, "initialize", HELLO)
-    stage.call(2)
-    stage.link.of("tools/call")[0].says(b'{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}')
-    assert any(b"sampling/createMessage" in note for note in stage.sink.notes)
-    stage.connection.received(b'{"jsonrpc":"2.0","id":"q","result":{}}')
-    assert stage.link.sent == [b'{"jsonrpc":"2.0","id":"q","result":{}}']
-
-
-async def test_without_a_tracer_nothing_stands_in_the_way():
-    stage = World()
-    server = Server("up")
-    proxy = ProxyService(stage.services, [server])
-    conversation = proxy.converse(Caller(transport=Transport.STDIO), Channel())
-    assert type(conversation).__name__ == "SingleServerConnection"
-    assert type(proxy.modern_for(Caller(transport=Transport.HTTP))).__name__ == "SingleServerModernHandler"

@@ -14,7 +14,7 @@ from riglm.domain.knowledge.provenance import Table
 from riglm.ports.embedder import Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge
-from tests.unit.application.knowledge.voices import a_thought, embedded
+from tests.unit.application.knowledge.voices import embedded
 from tests.waiting import WAIT_SECONDS
 
 MINE = Scope(owner="")
@@ -61,26 +61,6 @@ def asking(worker: Worker, model: Model, **more: Any) -> QuestionEmbedder:
     return QuestionEmbedder(worker, lambda: Embedders(always=model, chosen=model), **{"seconds": 10, **more})
 
 
-async def test_the_model_is_opened_by_the_first_question_on_the_thread_of_prediction(worker: Worker, model: Model):
-    embed = asking(worker, model)
-    assert model.opened == []
-    found = await embed("falcon")
-    await embed("ridge")
-    assert model.opened == ["prediction"]
-    assert (found.provider, found.embedding.model, found.embedding.dimensions) == ("static", model.model, 256)
-    await embed.close()
-    assert model.closed == 1
-
-
-async def test_a_model_that_is_down_is_said_to_be(worker: Worker, model: Model):
-    embed = asking(worker, model)
-    model.is_down = True
-    with pytest.raises(EmbedderUnavailableError):
-        await embed("falcon")
-    model.is_down = False
-    assert (await embed("falcon")).provider == "static"
-
-
 async def test_a_model_that_hangs_is_waited_for_so_long_and_no_longer(worker: Worker, model: Model):
     embed = asking(worker, model, seconds=0.05)
     model.gate.clear()
@@ -96,14 +76,6 @@ async def test_dimensions_that_were_thought_to_be_others_are_told_once_and_the_m
     await embed("falcon")
     (record,) = caplog.records
     assert (record.levelname, record.__dict__["configured"], record.__dict__["dim"]) == ("WARNING", 1536, 256)
-
-
-async def test_once_it_is_closed_no_question_opens_the_model(worker: Worker, model: Model):
-    embed = asking(worker, model)
-    await embed.close()
-    with pytest.raises(EmbedderUnavailableError):
-        await embed("falcon")
-    assert model.opened == []
 
 
 class Away(InMemoryKnowledge):
@@ -129,18 +101,6 @@ class Away(InMemoryKnowledge):
     def nearest(self, *asked: Any) -> Any:
         assert self.gate.wait(WAIT_SECONDS)
         return super().nearest(*asked)
-
-
-async def test_the_store_is_opened_by_the_first_question_on_a_thread_of_its_own():
-    store = Away()
-    store.add_thoughts([a_thought("falcon")])
-    aside = LazyVectorStore(lambda: store, seconds=10)
-    for _ in range(2):
-        (found,) = await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
-        assert found.text == "falcon"
-    assert store.opened == ["riglm-knowledge"]
-    await aside.close()
-    assert store.closed == 1
 
 
 async def test_a_store_that_could_not_be_opened_is_tried_again():

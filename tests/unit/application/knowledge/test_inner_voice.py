@@ -5,17 +5,14 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
-from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.knowledge.provenance import Origin, Table
+from riglm.domain.knowledge.provenance import Origin
 from riglm.domain.knowledge.records import Embedding, Entity, Observation
 from riglm.domain.session import uuid7
-from riglm.ports.embedder import EmbedderUnavailableError
 from tests.unit.application.knowledge.voices import Stage, a_thought, embedded
 from tests.waiting import WAIT_SECONDS
 
@@ -119,56 +116,6 @@ async def test_numbers_of_hundreds_of_digits_are_put_on_the_bound():
     for number in (b"1" + b"0" * 400, b"-1" + b"0" * 400):
         result = await stage.result(b'{"query":"falcon","top_k":%b,"mix":%b,"floor":%b}' % (number, number, number))
         assert result["structuredContent"]["diagnostics"]["k_req"] in (1, 50)
-
-
-async def test_a_long_question_is_read_as_far_as_a_model_reads():
-    stage = Stage()
-    stage.kept.add_thoughts([a_thought("falcon")])
-    assert len((await stage.ask("falcon " * 100_000))["snippets"]) == 1
-
-
-async def test_each_table_is_asked_for_three_candidates_a_snippet_up_to_the_bound():
-    stage = Stage(most_candidates=20)
-    await stage.ask("falcon", top_k=4)
-    assert [(table, most) for table, _, most in stage.store.asked] == [(table, 12) for table in Table]
-    stage.store.asked.clear()
-    await stage.ask("falcon", top_k=50)
-    assert {most for _, _, most in stage.store.asked} == {20}
-
-
-async def test_a_source_without_a_share_is_not_asked():
-    stage = Stage()
-    await stage.ask("falcon", mix=0)
-    assert [table for table, _, _ in stage.store.asked] == [Table.THOUGHTS]
-    stage.store.asked.clear()
-    await stage.ask("falcon", mix=1)
-    assert [table for table, _, _ in stage.store.asked] == [Table.ENTITIES, Table.OBSERVATIONS]
-
-
-async def test_it_is_rehearsed_once_however_often_it_is_listed_and_that_is_no_call():
-    stage = Stage(is_silent=True)
-    stage.kept.add_thoughts([a_thought("what is known")])
-    for _ in range(3):
-        stage.voice.get_ready()
-    await asyncio.wait_for(stage.store.was_asked_for(3), WAIT_SECONDS)
-    assert [(table, scope.include_private, most) for table, scope, most in stage.store.asked] == [
-        (table, False, 1) for table in Table
-    ]
-    await stage.voice.close()
-    assert (stage.journal.answered_count, stage.journal.failed_count) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    "error", [EmbedderUnavailableError("away"), AnalyticsUnavailableError("away"), ZeroDivisionError()]
-)
-async def test_a_rehearsal_that_fails_leaves_it_to_the_question(error: Exception):
-    stage = Stage()
-    stage.error = stage.store.error = error
-    stage.voice.get_ready()
-    await asyncio.wait_for(stage.was_embedding.wait(), WAIT_SECONDS)
-    stage.error = stage.store.error = None
-    assert (await stage.ask("falcon"))["snippets"] == []
-    await stage.voice.close()
 
 
 async def test_a_rehearsal_that_hangs_does_not_keep_it_from_ending():

@@ -27,11 +27,6 @@ def test_byte_order_marks_and_line_ends_make_no_difference(file, written):
     assert [object_of(line) for _, line in numbered_lines(file)] == [{"a": 1}, {"a": 2}]
 
 
-def test_blank_lines_are_counted_and_left_out(file):
-    file.write_bytes(b"\n  \n{}\n")
-    assert [number for number, _ in numbered_lines(file)] == [3]
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

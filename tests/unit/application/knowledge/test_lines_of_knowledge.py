@@ -4,27 +4,13 @@ import pytest
 
 from riglm.application.knowledge import lines
 from riglm.application.knowledge.json_lines import InvalidLineError
-from riglm.application.knowledge.lines import Described, memory_of, thought_of
-from riglm.domain.knowledge.provenance import Origin
-from riglm.domain.knowledge.records import Relation
+from riglm.application.knowledge.lines import memory_of, thought_of
 
 NOW = 1_700_000_000.0
 
 
 def thought(**row):
     return thought_of({"text": "tea", **row}, "ann", NOW)
-
-
-def test_a_thought_needs_its_text_only():
-    made = thought()
-    assert (made.text, made.owner, made.origin, made.tags, made.is_private) == ("tea", "ann", Origin.HUMAN, (), False)
-    assert (made.created_at, made.embedding) == (NOW, None)
-
-
-def test_a_thought_has_what_its_line_says():
-    made = thought(origin="model", tags=["a", "b", "a"], private=True, created_at="2026-01-31T12:00:00Z")
-    assert (made.origin, made.tags, made.is_private) == (Origin.MODEL, ("a", "b"), True)
-    assert made.created_at == 1_769_860_800.0
 
 
 @pytest.mark.parametrize(
@@ -114,18 +100,6 @@ def test_a_value_that_is_none_of_its_key_is_refused_with_the_fix_and_not_repeate
         thought(**row)
     assert "yesterday" not in str(caught.value)
     assert "dog" not in str(caught.value)
-
-
-def test_an_entity_comes_with_its_observations():
-    row = {"type": "entity", "name": "Alice", "entityType": "person ", "observations": ["tea", " ", "tea", "cats"]}
-    assert memory_of(row, "ann") == Described(name="Alice", kind="person", observations=("tea", "cats"))
-    assert memory_of({"type": "entity", "name": "Alice"}, "") == Described(name="Alice", kind="", observations=())
-    assert [key for key in (*row, "id") if not lines.is_memory_line_key(row, key)] == ["id"]
-
-
-def test_a_relation_is_its_owner_s():
-    row = {"type": "relation", "from": "Alice", "to": "Acme", "relationType": "works_at"}
-    assert memory_of(row, "ann") == Relation(owner="ann", source="Alice", target="Acme", kind="works_at")
 
 
 @pytest.mark.parametrize(

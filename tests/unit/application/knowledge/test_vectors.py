@@ -5,10 +5,9 @@ import pytest
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.importing import give_vectors
-from riglm.domain.knowledge.provenance import Table
 from riglm.domain.knowledge.records import Embedding
 from riglm.ports.embedder import EmbedderUnavailableError
-from tests.contracts.knowledge_contract import MINE, a_thought, an_entity, an_observation
+from tests.contracts.knowledge_contract import a_thought, an_entity, an_observation
 from tests.stores.memory import InMemoryKnowledge
 
 
@@ -45,21 +44,6 @@ def waiting(store):
     return store.counts(None, "counted").without_vector
 
 
-def test_every_piece_gets_one_in_batches_of_the_size_asked_for(store):
-    embedder, told = Counted(), []
-    give_vectors(store, embedder, 8, told.append)
-    assert (waiting(store), sum(told)) == (0, 102)
-    assert {len(texts) for texts in embedder.asked} == {8, 4, 1}
-    assert ["About Alice. Likes tea"] in embedder.asked
-
-
-def test_what_has_one_is_not_embedded_again(store):
-    give_vectors(store, Counted(), 8, lambda _: None)
-    again = Counted()
-    give_vectors(store, again, 8, lambda _: None)
-    assert again.asked == []
-
-
 def test_one_of_another_model_is_replaced(store):
     store.add_thoughts([a_thought("old", 1, 0, model="old")])
     give_vectors(store, Counted(), 8, lambda _: None)
@@ -75,30 +59,9 @@ def test_what_was_given_before_the_model_went_away_stays_and_the_rest_comes_the_
     assert (waiting(store), sum(told)) == (0, 102)
 
 
-def test_vectors_of_a_model_that_came_in_between_are_not_kept(store):
-    with pytest.raises(EmbedderUnavailableError, match="another model"):
-        give_vectors(store, Counted(answers=3, changes=True), 8, lambda _: None)
-    assert waiting(store) == 102
-
-
 def test_it_ends_when_another_process_takes_the_vectors_away_again(store, monkeypatch):
     keep = store.set_vectors
     other = Embedding(model="other", vector=np.ones(2, np.float32))
     monkeypatch.setattr(store, "set_vectors", lambda table, given: keep(table, [(id_, other) for id_, _ in given]))
     give_vectors(store, Counted(), 8, lambda _: None)
     assert waiting(store) == 102
-
-
-def test_a_model_that_cannot_be_used_says_why_and_nothing_is_given(store):
-    embedder = Counted(answers=-1)
-    with pytest.raises(EmbedderUnavailableError, match="it is away"):
-        give_vectors(store, embedder, 8, lambda _: None)
-    assert embedder.asked == []
-    assert waiting(store) == 102
-
-
-def test_vectors_find_what_they_were_made_of(store):
-    embedder = Counted()
-    give_vectors(store, embedder, 8, lambda _: None)
-    asked = Embedding(model="counted", vector=embedder.embed(["likes tea"])[0])
-    assert [each.text for each in store.nearest(Table.OBSERVATIONS, asked, MINE, 1)] == ["Likes tea"]

@@ -54,18 +54,6 @@ def a_session(chance):
     return tuple(chance.permutation(np.array(TOOLS)[chance.random(len(TOOLS)) < SHARES]).tolist())
 
 
-def test_logistic_regression_learns_a_relation():
-    chance = np.random.default_rng(3)
-    features = np.stack([np.ones(4_000), chance.normal(size=4_000), chance.normal(size=4_000)], axis=1)
-    truth = np.array([-1.0, 2.0, 0.0])
-    outcomes = (chance.random(4_000) < 1 / (1 + np.exp(-features @ truth))).astype(float)
-    model = LogisticRegression(("constant", "told", "noise"))
-    assert model.weights.tolist() == [0.0, 1.0, 1.0]
-    for rows in np.split(np.arange(4_000), 100):
-        model.learn(features[rows], outcomes[rows])
-    assert model.weights.tolist() == pytest.approx(truth.tolist(), abs=0.25)
-
-
 @pytest.mark.parametrize("scale", [0.1, 1.0, 12.0])
 def test_logistic_regression_finds_the_batch_s_most_likely_weights(scale):
     """There the gradient of the likelihood equals that of the normal distribution that the weights begin with."""
@@ -87,14 +75,6 @@ def test_logistic_regression_survives_rows_that_it_was_sure_about_and_that_came_
         model.learn(features, np.zeros(50))
     assert np.isfinite(model.weights).all()
     assert model.probabilities(features).max() < 0.1
-
-
-def test_stated_probabilities_pass_unchanged():
-    predictor = CalibratedPredictor(Scripted(scores(SHARES)))
-    learn_sessions(predictor, *[TOOLS[20:25]] * 50)
-    found = predictor.predict(asked())
-    assert found.scores.tolist() == SHARES.tolist()
-    assert found.evidence == 50
 
 
 SCALES = {
@@ -129,22 +109,6 @@ def test_probabilities_follow_outcomes_whatever_the_scale_of_scores(answer, call
         assert happened[rows].mean() == pytest.approx(expected[rows].mean(), rel=0.25)
 
 
-def test_scores_that_say_nothing_at_first_are_calibrated_once_they_do():
-    """A count is 0 for all tools before the first session: that is no statement of probabilities."""
-    counts = dict.fromkeys(TOOLS, 0.0)
-
-    class Counting(Scripted):
-        def learn(self, prediction_input, tool, weight=1.0):
-            counts[tool] += 1.0
-
-    chance = np.random.default_rng(12)
-    predictor = CalibratedPredictor(Counting(lambda known: scores([counts[tool] for tool in known.candidates])))
-    for _ in range(200):
-        learn_sessions(predictor, a_session(chance))
-    found = predictor.predict(asked()).scores
-    assert found.sum() == pytest.approx(SHARES.sum(), rel=0.25)
-
-
 def test_nothing_is_learned_from_a_session_before_it_has_ended():
     predictor = CalibratedPredictor(Scripted(parts(use=np.zeros(len(TOOLS)))))
     before = predictor.predict(asked()).scores.tolist()
@@ -153,51 +117,6 @@ def test_nothing_is_learned_from_a_session_before_it_has_ended():
         assert predictor.predict(asked()).scores.tolist() == before
     predictor.end_session()
     assert predictor.predict(asked()).scores.max() < before[0]
-
-
-def test_a_session_has_ended_when_the_next_one_begins():
-    predictor, twin = (CalibratedPredictor(Scripted(parts(score=LOG_ODDS))) for _ in range(2))
-    for each in (predictor, twin):
-        each.learn(asked(), TOOLS[30])
-    before = predictor.predict(asked()).scores.tolist()
-    predictor.learn(asked(), TOOLS[31])
-    twin.end_session()
-    assert predictor.predict(asked()).scores.tolist() == twin.predict(asked()).scores.tolist() != before
-
-
-def test_tools_that_are_needed_again_count_as_needed():
-    """The session goes on to call the first tool: a used tool is needed, and new ones are not."""
-    predictor = CalibratedPredictor(Scripted(parts(use=np.zeros(len(TOOLS)))))
-    for number in range(30):
-        first, second = TOOLS[number % 10], TOOLS[10 + number % 10]
-        learn_sessions(predictor, (first, second, first, second))
-    found = predictor.predict(asked(TOOLS[0], TOOLS[10])).scores
-    used = np.isin(TOOLS, (TOOLS[0], TOOLS[10]))
-    assert found[used].min() > 0.5 > found[~used].max()
-
-
-def scored_by(values):
-    """Return a strategy with these scores by tool."""
-    by_tool = dict(zip(TOOLS, values, strict=True))
-    return lambda: Scripted(lambda known: scores([by_tool[tool] for tool in known.candidates]))
-
-
-MAKERS = {"hybrid": HybridPredictor, "scores": scored_by(7.0 * LOG_ODDS), "probabilities": scored_by(SHARES)}
-
-
-@pytest.mark.parametrize("candidates", [TOOLS, TOOLS[:1], ()], ids=["all tools", "one tool", "no tools"])
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_predicting_changes_nothing(make, candidates):
-    chance = np.random.default_rng(13)
-    sessions = [a_session(chance) for _ in range(20)]
-    silent, consulted = (CalibratedPredictor(make()) for _ in range(2))
-    learn_sessions(silent, *sessions)
-    for session in sessions:
-        for calls in ((), TOOLS[3:4]):
-            found = consulted.predict(asked(*calls, candidates=candidates), explain=True)
-            assert found.scores.shape == (len(candidates),)
-        learn_sessions(consulted, session)
-    assert consulted.predict(asked()).scores.tolist() == silent.predict(asked()).scores.tolist()
 
 
 def test_contributions_add_up_to_the_log_odds():

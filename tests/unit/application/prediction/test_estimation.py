@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction import select_predictor
-from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.estimation import MAX_LEARNED_TOOLS, LearnedSessions
-from riglm.application.prediction.isolated_predictor import IsolatedPredictor
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.domain.prediction import Prediction
 from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSetKey
 from riglm.ports.predictor import PredictorPort
-from tests.waiting import WAIT_SECONDS
 
 TOOLS = tuple(f"files__tool{number:02}" for number in range(30))
 
@@ -54,37 +51,6 @@ def test_a_tool_that_the_strategy_is_certain_of_has_probability_one():
     assert decided == "chosen"
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
-def test_a_strategy_that_does_not_tell_tools_apart_gives_no_probabilities(share):
-    usage, _ = estimated(Scripted(lambda candidates: [share] * len(candidates)), *[a_use(TOOLS[3])] * 5)
-    assert (usage.evidence, usage.probabilities) == (5, {})
-
-
-def test_sessions_are_counted_with_their_calls_and_tools():
-    usage, _ = estimated(FrequencyPredictor(), a_use(TOOLS[0], calls=6), a_use(*TOOLS[:3], calls=4))
-    assert (usage.evidence, usage.requests, usage.distinct_tools) == (2, 6.0, 2.0)
-
-
-def raising(_):
-    raise ValueError("broken")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [raising, lambda candidates: [np.nan] * len(candidates), lambda candidates: [0.5] * (len(candidates) + 1)],
-    ids=["raises", "not a number", "wrong length"],
-)
-def test_a_fallback_that_answers_for_a_broken_strategy_is_named(answer):
-    strategy = IsolatedPredictor(
-        Scripted(answer), FrequencyPredictor(), fallback="frequency", timeout_seconds=WAIT_SECONDS
-    )
-    sessions = [a_use(TOOLS[3])] * 5
-    usage, decided = estimated(strategy, *sessions)
-    expected, _ = estimated(FrequencyPredictor(), *sessions)
-    assert decided == "frequency"
-    assert usage == expected
-
-
 @pytest.mark.parametrize("kind", ["frequency", "hybrid", "cooccurrence"])
 def test_six_sessions_give_about_the_shares_of_them(kind):
     sessions = [a_use(TOOLS[0], *TOOLS[1 : 1 + number % 2], *[TOOLS[2]] * (number == 3)) for number in range(6)]
@@ -109,13 +75,6 @@ def test_a_session_is_learned_call_by_call_among_the_catalog_and_what_sessions_u
     assert {name: getattr(first, name) for name in known} == known
     assert first.time == 7.0
     assert (first.servers[TOOLS[0]], first.servers["gone"]) == ("files", "gone")
-
-
-@pytest.mark.parametrize("name", ["principal", "client", "profile", "project"])
-def test_the_next_session_is_expected_to_be_like_those_of_its_key(name):
-    sessions = [*[a_use(TOOLS[0])] * 8, *[a_use(TOOLS[1], **{name: "mine"})] * 8]
-    usage, _ = estimated(FrequencyPredictor(), *sessions, key=WarmSetKey(**{name: "mine"}))
-    assert max(usage.probabilities, key=usage.probabilities.get) == TOOLS[1]
 
 
 def test_the_likeliest_tools_are_kept_and_the_latest_sessions_learned_where_there_are_too_many():

@@ -61,47 +61,6 @@ async def test_another_predictor_learns_from_the_record_before_it_answers():
         assert (models.of("").tools, models.of("ann").tools) == ({"read_file", "send_mail"}, {"play_song"})
 
 
-async def test_a_plan_that_comes_before_anything_is_loaded_counts_from_the_beginning():
-    stage = Stage()
-    stage.used_before("read_file")
-    async with stage.running() as service:
-        service.follow(a_plan(), reload=True)
-        await loaded(stage)
-        assert predictor(stage) is Contrary
-
-
-async def test_a_plan_that_comes_while_everything_is_being_loaded_counts_soon_after():
-    stage = Stage()
-    stage.used_before("read_file")
-    stage.embedder.opening.clear()
-    async with stage.running() as service:
-        told = asyncio.Event()
-        service.on_reload(told.set)
-        service.know(TOOLS)
-        await stage.known()
-        service.follow(a_plan(), reload=True)
-        stage.embedder.opening.set()
-        async with asyncio.timeout(WAIT_SECONDS):
-            await told.wait()
-        assert predictor(stage) is Contrary
-
-
-async def test_the_last_of_several_plans_counts():
-    stage = Stage()
-    stage.used_before("read_file")
-    async with stage.running() as service:
-        await loaded(stage)
-        told = asyncio.Event()
-        service.on_reload(told.set)
-        for make in (FrequencyPredictor, Contrary, FrequencyPredictor, Contrary):
-            service.follow(a_plan(strategy=a_strategy(make)), reload=True)
-            await asyncio.sleep(0)
-        async with asyncio.timeout(WAIT_SECONDS):
-            await told.wait()
-        await stage.at_rest()
-        assert predictor(stage) is Contrary
-
-
 async def test_what_all_learned_together_serves_nobody_once_each_learns_alone():
     stage = Stage(scope="instance")
     stage.used_before("play_song", "play_song", principal="ann")
@@ -114,14 +73,3 @@ async def test_what_all_learned_together_serves_nobody_once_each_learns_alone():
         assert service.predict(a_session("bob"), SessionState(), NAMES) is None
         await loaded(stage, "ann")
         assert service.predict(a_session("ann"), SessionState(), NAMES) is not None
-
-
-async def test_limits_count_without_learning_again():
-    stage = Stage()
-    stage.used_before("read_file", "send_mail")
-    async with stage.running() as service:
-        await loaded(stage)
-        before = service.state.scope_models.of("")
-        service.follow(a_plan(), reload=False)
-        assert service.state.scope_models.of("") is before
-        assert service.state.learner.most_pairs == 3

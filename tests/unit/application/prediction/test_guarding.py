@@ -48,11 +48,6 @@ def guard(instead):
     return guard
 
 
-def test_a_sound_answer_is_taken(guard):
-    found = guard(scores(1, 2)).predict(SITUATION)
-    assert (found.scores.tolist(), found.fallback) == ([1, 2], "")
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -101,22 +96,6 @@ def test_one_that_is_late_is_not_asked_again_before_it_has_come_back(guard, capl
     assert "did not answer within 10 ms" in caplog.text
 
 
-def test_both_learn_and_a_failure_to_learn_is_said_once(guard, instead, caplog):
-    predictor = guard(ValueError("broken"))
-    for _ in range(3):
-        predictor.learn(SITUATION, "a", 0.5)
-    assert instead.learned == [("a", 0.5)] * 3
-    assert [record.getMessage().count("while learning") for record in caplog.records] == [1]
-
-
-def test_what_was_learned_is_known_to_the_next_prediction(guard):
-    guarded = Scripted(lambda: scores(len(guarded.learned), 0))
-    predictor = guard(guarded)
-    for count in range(1, 4):
-        predictor.learn(SITUATION, "a")
-        assert predictor.predict(SITUATION).scores.tolist() == [count, 0]
-
-
 def test_one_that_hangs_while_it_learns_is_waited_for_once_and_the_fallback_answers(guard, instead, caplog):
     go = threading.Event()
 
@@ -134,15 +113,6 @@ def test_one_that_hangs_while_it_learns_is_waited_for_once_and_the_fallback_answ
     assert hanging.learned == ["a"]
     assert len(instead.learned) == 3
     assert [record.getMessage().count("within its time, while learning") for record in caplog.records] == [1]
-
-
-def test_a_fault_of_a_strategy_is_logged_once_for_all_that_it_makes(instead, caplog):
-    reported = set()
-    for _ in range(3):
-        broken = Scripted(ValueError("broken"))
-        predictor = IsolatedPredictor(broken, instead, fallback="scripted", timeout_seconds=5.0, reported=reported)
-        assert predictor.predict(SITUATION).fallback == "scripted"
-    assert len(caplog.records) == 1
 
 
 def test_the_thread_of_a_predictor_that_nobody_has_any_more_ends(instead):

@@ -4,13 +4,12 @@ import asyncio
 import threading
 
 import numpy as np
-import pytest
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.scope_models import MAX_SCOPES
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session_state import SessionState
-from tests.unit.application.prediction.scripted_embedder import NOON, TOOLS, FailingStore, Stage, a_session, catalog
+from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalog
 from tests.waiting import WAIT_SECONDS
 
 NAMES = TOOLS.names
@@ -54,31 +53,6 @@ async def test_a_principal_that_never_called_anything_is_told_nothing_of_what_ot
         assert [model(stage, who).tools for who in ("ann", "bob")] == [{"play_song"}, set()]
 
 
-async def test_probabilities_of_a_principal_are_fitted_to_its_own_sessions():
-    stage = Stage()
-    for number in range(20):
-        stage.used_before("play_song", principal="ann")
-        stage.used_before("play_song" if number % 2 else "send_mail", principal="bob")
-    async with stage.running() as service:
-        await loaded(stage, "ann", "bob")
-        of_ann, of_bob = (service.predict(a_session(who), SessionState(), NAMES) for who in ("ann", "bob"))
-        assert (of_ann.evidence, of_bob.evidence) == (20, 20)
-        mail, song = NAMES.index("send_mail"), NAMES.index("play_song")
-        assert of_ann.scores[[mail, song]].tolist() == pytest.approx([0.0, 1.0], abs=0.1)
-        assert of_bob.scores[[mail, song]].tolist() == pytest.approx([0.5, 0.5], abs=0.15)
-
-
-@pytest.mark.parametrize("scope", ["instance", "tenant"])
-async def test_where_all_learn_from_all_there_is_one_model(scope):
-    stage = Stage(scope=scope)
-    stage.used_before("play_song", "play_song", principal="ann")
-    async with stage.running():
-        await loaded(stage, "bob")
-        assert first(stage, "bob") == "play_song"
-        await end(stage, "read_file", principal="carl")
-        assert model(stage).tools == {"play_song", "read_file"}
-
-
 async def test_a_model_is_made_again_when_the_sessions_that_ended_are_three_tenths_of_what_it_learned():
     stage = Stage()
     async with stage.running():
@@ -88,33 +62,6 @@ async def test_a_model_is_made_again_when_the_sessions_that_ended_are_three_tent
             await end(stage, "read_file")
             learned.append(model(stage).sessions)
         assert learned == [1, 2, 3, 4, 4, 6, 6, 8, 8, 8, 11]
-
-
-async def test_a_model_that_is_made_again_answers_as_before_until_then():
-    stage, go = Stage(), threading.Event()
-    stage.used_before("read_file")
-    async with stage.running() as service:
-        await loaded(stage)
-        recorded = stage.store.list_training_sessions
-        stage.store.list_training_sessions = lambda *given, **named: go.wait(WAIT_SECONDS) and recorded(*given, **named)
-        stage.used_before("play_song")
-        stage.used_before("play_song")
-        service.ended(a_session(), SessionState(calls=["play_song"]))
-        assert first(stage) == "read_file"
-        go.set()
-        assert await service.caught_up(a_session(), WAIT_SECONDS)
-        assert first(stage) == "play_song"
-
-
-async def test_the_end_of_a_session_that_another_process_served_counts():
-    stage = Stage()
-    async with stage.running() as service:
-        await loaded(stage, "ann")
-        stage.used_before("play_song", principal="ann")
-        for whose in ("ann", "nobody that was here"):
-            service.ended_elsewhere(whose)
-        await service.caught_up(a_session("ann"), WAIT_SECONDS)
-        assert first(stage, "ann") == "play_song"
 
 
 async def test_a_scope_that_was_not_asked_for_lately_is_learned_when_it_is():
@@ -154,32 +101,6 @@ async def test_a_tool_that_describes_itself_anew_at_every_list_keeps_no_model_fr
         service.know(catalog(read_file="Read a file at night.", send_mail="Send a mail to somebody."))
         await stage.at_rest()
         assert model(stage) is made
-
-
-async def test_a_tool_that_describes_itself_anew_is_what_was_never_used():
-    stage = Stage()
-    for _ in range(5):
-        stage.used_before("read_file")
-        stage.used_before("read_file", principal="ann")
-    stage.used_before("send_mail")
-    async with stage.running() as service:
-        await loaded(stage, "ann")
-        assert (first(stage), first(stage, "ann")) == ("read_file", "read_file")
-        service.know(catalog(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
-        await stage.at_rest()
-        assert (first(stage), model(stage).tools) == ("send_mail", {"send_mail"})
-        assert (first(stage, "ann"), model(stage, "ann").tools) == (None, set())
-
-
-async def test_calls_after_a_change_are_learned_and_those_before_are_not():
-    stage = Stage()
-    stage.used_before(*["read_file"] * 20, "send_mail")
-    async with stage.running() as service:
-        await loaded(stage)
-        stage.now = NOON - 86_400.0 + 20.5  # the change lies between the calls that are on record
-        service.know(catalog(send_mail="Sends all mail, to anybody.", read_file="Reads what there is."))
-        await stage.at_rest()
-        assert model(stage).tools == {"send_mail"}
 
 
 async def test_a_burst_of_calls_and_marks_is_kept_whole_by_a_clean_end():

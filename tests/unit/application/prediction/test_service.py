@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction import select_predictor
-from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
-from riglm.domain.prediction import Prediction
 from riglm.domain.retrieval.retriever import passage
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import profile
@@ -66,83 +64,6 @@ async def test_who_asks_to_be_caught_up_waits_for_the_model_and_every_vector_how
         assert service.status()["tools"] == {"indexed": len(NAMES), "embedded": len(NAMES)}
 
 
-async def test_who_asks_to_be_caught_up_is_told_when_the_time_was_too_short():
-    stage = Stage()
-    stage.embedder.opening.clear()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        assert not await service.caught_up(a_session(), 0.0)
-        stage.embedder.opening.set()
-        assert await service.caught_up(a_session(), 10)
-
-
-async def test_a_model_that_is_still_opening_at_the_end_is_let_go():
-    stage = Stage()
-    stage.embedder.opening.clear()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        service.begin()
-        assert await asyncio.to_thread(stage.embedder.entered.wait, 10)
-        closing = asyncio.create_task(service.close())
-        await asyncio.sleep(0)
-        stage.embedder.opening.set()
-        await closing
-    assert stage.embedder.open == 0
-
-
-async def test_with_no_history_context_or_call_there_is_nothing_to_go_by():
-    stage = Stage()
-    async with stage.recalling() as service:
-        assert service.predict(a_session(), SessionState(), NAMES) is None
-        assert service.predict(a_session(), SessionState(), ()) is None
-
-
-async def test_a_context_ranks_tools_by_what_they_say():
-    stage, state = Stage(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "play me a song")
-        assert state.context.model == "model-a"
-        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
-
-
-async def test_probabilities_that_a_strategy_states_are_taken_at_its_word_with_the_number_of_sessions_behind_them():
-    stage, state = Stage(), SessionState(calls=["read_file"])
-
-    class Stranger(FrequencyPredictor):
-        def predict(self, prediction_input, *, explain=False):
-            return Prediction(scores=np.linspace(0.0, 1.0, len(prediction_input.candidates)))
-
-    stage.make_predictor = Stranger
-    stage.used_before("read_file")
-    stage.used_before("read_file", "send_mail")
-    async with stage.recalling() as service:
-        prediction = service.predict(a_session(), state, NAMES)
-        assert (prediction.scores.tolist(), prediction.evidence) == ([0.0, 0.5, 1.0], 3)
-
-
-async def test_a_vector_that_comes_late_is_added_when_it_comes():
-    stage, state = Stage(timeout_seconds=0.0), SessionState()
-    async with stage.recalling() as service:
-        stage.embedder.go.clear()
-        await service.set_context(a_session(), state, "play me a song")
-        assert state.context.vector is None
-        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
-        stage.embedder.go.set()
-        await stage.at_rest()
-        assert state.context.vector is not None
-
-
-async def test_a_vector_that_comes_after_the_next_context_changes_nothing():
-    stage, state = Stage(timeout_seconds=0.0), SessionState()
-    async with stage.recalling() as service:
-        stage.embedder.go.clear()
-        await service.set_context(a_session(), state, "the first")
-        state.context = None
-        stage.embedder.go.set()
-        await stage.at_rest()
-        assert state.context is None
-
-
 @pytest.mark.parametrize("error", [EmbedderUnavailableError("it ended"), ValueError("broken")])
 async def test_words_alone_count_while_the_model_does_not_answer(error):
     stage, state = Stage(), SessionState()
@@ -154,16 +75,6 @@ async def test_words_alone_count_while_the_model_does_not_answer(error):
         found = await service.search(a_session(), "read a file", 3, anything)
         assert found.hits[0].name == "read_file"
         assert service.status()["tools"] == {"indexed": 3, "embedded": 0}
-
-
-async def test_tools_are_embedded_once_the_model_answers_again():
-    stage = Stage()
-    stage.embedder.error = EmbedderUnavailableError("not yet")
-    async with stage.recalling() as service:
-        stage.embedder.error = None
-        await service.search(a_session(), "read a file", 3, anything)
-        await stage.at_rest()
-        assert service.status()["tools"] == {"indexed": 3, "embedded": 3}
 
 
 def profiles(tools):
@@ -207,14 +118,6 @@ async def test_no_search_claims_that_nothing_fits_while_meanings_are_expected():
         assert service.is_ready
 
 
-async def test_where_only_words_are_compared_for_good_a_search_may_find_nothing():
-    stage = Stage()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        assert (await service.search(a_session(), "zebra", 3, anything)).abstained
-        assert service.is_ready
-
-
 async def test_what_a_client_says_is_not_given_to_be_kept():
     stage, state = Stage(), SessionState()
     async with stage.recalling() as service:
@@ -222,26 +125,6 @@ async def test_what_a_client_says_is_not_given_to_be_kept():
         await service.search(a_session(), "my medical records of June", 3, anything)
         assert state.context.vector is not None
         assert not [text for texts in stage.embedder.public for text in texts if "medical" in text]
-
-
-async def test_the_status_tells_of_words_alone_until_there_are_vectors():
-    stage = Stage()
-    good = replace(stage.embedder.status(), semantic_quality="high")
-    stage.embedder.status = lambda: good
-    stage.embedder.held_after = 0
-    stage.embedder.go.clear()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        service.begin()
-        await asyncio.to_thread(stage.embedder.held.wait, 10)
-        told = service.status()
-        assert (told["tools"], told["weights"]) == ({"indexed": 3, "embedded": 0}, {"lexical": 1.0, "semantic": 0.0})
-        assert "natural language" in told["advice"]
-        stage.embedder.go.set()
-        await stage.recalled()
-        told = service.status()
-        assert (told["tools"], told["weights"]) == ({"indexed": 3, "embedded": 3}, {"lexical": 0.35, "semantic": 0.65})
-        assert "natural language" in told["advice"]
 
 
 async def test_a_new_model_embeds_all_anew_while_words_serve():
@@ -275,35 +158,6 @@ async def test_a_tool_that_describes_itself_anew_loses_what_was_learned_of_it():
         assert service.status()["learned_pairs"] == 1
 
 
-async def test_a_context_that_is_set_right_after_calls_takes_them_into_account():
-    stage, session, state = Stage(), a_session(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(session, state, "zebra")
-        service.called(session, state, "play_song", DiscoveryMethod.LISTED)
-        await service.set_context(session, state, "zebra")
-        assert service.context_confidence(session, state) == pytest.approx(0.1)
-
-
-async def test_ten_calls_of_one_session_are_as_sure_as_one():
-    stage, session, state = Stage(), a_session(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(session, state, "zebra")
-        for _ in range(10):
-            await call(stage, state, "play_song", session=session)
-        assert service.context_confidence(session, state) == pytest.approx(0.1)
-        await call(stage, state, "play_song", session=a_session())
-        assert service.context_confidence(session, state) == pytest.approx(0.2)
-
-
-async def test_who_asks_for_a_prediction_has_it_loaded():
-    stage = Stage()
-    stage.used_before("read_file", "read_file")
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await service.acquaint(a_session())
-        assert likeliest(service.predict(a_session(), SessionState(), NAMES)) == "read_file"
-
-
 async def test_who_asks_for_a_prediction_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr("riglm.application.prediction.prediction_service._ACQUAINT_SECONDS", 0.01)
     stage = Stage()
@@ -312,73 +166,6 @@ async def test_who_asks_for_a_prediction_does_not_wait_for_ever(monkeypatch):
         await service.acquaint(a_session())
         assert service.status()["embeddings"]["status"] in {"loading", "ready"}
         stage.embedder.opening.set()
-
-
-async def test_the_embedder_is_loading_only_once_it_was_needed():
-    stage = Stage()
-    async with stage.running() as service:
-        assert service.embedder_status().status == "not_loaded"
-        service.begin()
-        assert service.embedder_status().status == "loading"
-
-
-async def test_calls_made_before_the_model_is_there_are_learned_with_what_was_learned_before():
-    stage, state = Stage(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "zebra")
-        await call(stage, state, "play_song")
-    stage.embedder.opening.clear()
-    async with stage.running() as service:
-        service.know(TOOLS)
-        await stage.known()
-        service.called(a_session(), SessionState(context=state.context), "play_song", DiscoveryMethod.LISTED)
-        stage.embedder.opening.set()
-        await stage.recalled()
-        stage.learned()
-        pairs = [record for record in stage.put if isinstance(record, LearnedPair)]
-    assert [pair.uses for pair in pairs] == [2]
-
-
-async def test_a_tool_that_a_search_found_is_learned_for_the_words_of_the_search():
-    stage, state = Stage(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "zebra")
-        await service.search(a_session(), "play something", 3, anything)
-        state.found("play something", ["play_song"])
-        await call(stage, state, "play_song", DiscoveryMethod.SEARCHED)
-        pairs = {len(pair.terms): pair.confidence for pair in stage.put}
-        assert len(stage.put) == 2
-        assert set(pairs.values()) == {1.5}
-
-
-async def test_a_mark_counts_for_the_context_of_its_session():
-    stage, state = Stage(), SessionState()
-    async with stage.recalling() as service:
-        service.marked(a_session(), state, "play_song", relevant=True)
-        await service.set_context(a_session(), state, "zebra")
-        service.marked(a_session(), state, "play_song", relevant=True)
-        service.marked(a_session(), state, "play_song", relevant=False)
-        service.marked(a_session(), state, "send_mail", relevant=False)
-        stage.learned()
-        assert [(pair.tool, pair.confidence) for pair in stage.put] == [
-            ("play_song", 1.5),
-            ("play_song", pytest.approx(1.2)),
-        ]
-
-
-async def test_marks_against_a_tool_lower_its_score_and_leave_the_context_as_sure_as_it_was():
-    stage, state = Stage(), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "zebra")
-        await call(stage, state, "play_song")
-        confidence, scores = service.context_confidence(a_session(), state), []
-        for _ in range(4):
-            scores.append((await service.search(a_session(), "zebra", 1, anything)).hits[0].score)
-            service.marked(a_session(), state, "play_song", relevant=False)
-            stage.learned()
-        assert scores == sorted(scores, reverse=True)
-        assert scores[-1] < scores[0]
-        assert service.context_confidence(a_session(), state) == confidence
 
 
 async def test_a_store_that_is_away_means_a_cold_start():

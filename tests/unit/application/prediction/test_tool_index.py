@@ -52,14 +52,6 @@ class Bench:
         return [hit.name for hit in self.index.retriever.search(self.asked(text), 1).hits]
 
 
-def test_a_description_that_comes_back_is_indexed_again():
-    with Bench() as bench:
-        for described, found in ((LEDGER, []), (ZEBRA, ["keep"]), (LEDGER, []), (ZEBRA, ["keep"])):
-            bench.know(**described)
-            retriever = bench.index.retriever
-            assert [hit.name for hit in retriever.search(Context(text="zebra"), 1).hits] == found
-
-
 def test_a_description_that_comes_back_before_the_other_was_read_is_what_counts():
     with Bench() as bench:
         bench.know(**LEDGER)
@@ -72,29 +64,6 @@ def test_a_description_that_comes_back_before_the_other_was_read_is_what_counts(
         bench.at_rest()
         assert bench.index.fingerprint("keep") == first
         assert bench.index.retriever.search(Context(text="zebra"), 1).abstained
-
-
-def test_a_list_that_says_nothing_new_is_not_read_again():
-    with Bench() as bench:
-        bench.know(**LEDGER)
-        bench.know(play="Play a song.")
-        made = bench.index.retriever
-        submitted = []
-        bench.worker.submit = lambda *job: submitted.append(job)
-        for described in (LEDGER, {"play": "Play a song."}, LEDGER):
-            bench.index.know(catalog(**described))
-        assert submitted == []
-        assert bench.index.retriever is made
-
-
-def test_all_tools_of_a_list_that_describe_themselves_anew_are_told_at_once():
-    names = [f"tool{number}" for number in range(30)]
-    with Bench() as bench:
-        bench.know(**dict.fromkeys(names, "It does this."))
-        assert bench.told == []
-        bench.know(**dict.fromkeys(names, "It does that."))
-        [told] = bench.told
-        assert told == {name: bench.index.fingerprint(name) for name in names}
 
 
 def test_vectors_count_while_others_are_still_made():
@@ -113,42 +82,6 @@ def test_vectors_count_while_others_are_still_made():
         bench.embedder.go.set()
         bench.at_rest()
         assert bench.index.counts() == (64, 64)
-
-
-def test_until_the_first_vectors_are_there_words_count_alone():
-    with Bench() as bench:
-        bench.embedder.held_after = 0
-        bench.embedder.go.clear()
-        bench.index.know(catalog(**LEDGER))
-        assert bench.embedder.held.wait(WAIT_SECONDS)
-        assert bench.index.counts() == (2, 0)
-        assert (bench.index.weights.lexical, bench.index.weights.semantic) == (1.0, 0.0)
-        assert bench.found("ledger") == ["keep"]
-
-
-def test_words_count_alone_until_another_model_has_made_vectors():
-    with Bench() as bench:
-        bench.know(**LEDGER)
-        bench.embedder.held_after = len(bench.embedder.asked)
-        bench.embedder.go.clear()
-        bench.embedder.name = "model-b"
-        bench.index.answered_by("model-b")
-        assert bench.embedder.held.wait(WAIT_SECONDS)
-        assert bench.index.counts() == (2, 0)
-        assert bench.index.weights.semantic == 0.0
-        assert bench.found("ledger") == ["keep"]
-        bench.embedder.go.set()
-        bench.at_rest()
-        assert bench.index.counts() == (2, 2)
-        assert bench.index.weights.semantic > 0
-
-
-def test_what_was_embedded_before_the_model_failed_counts():
-    tools = {f"tool{number}": f"It is about subject{number}." for number in range(64)}
-    with Bench() as bench:
-        bench.embedder.fails_after = 5
-        bench.know(**tools)
-        assert bench.index.counts() == (64, 40)
 
 
 def test_only_what_tools_say_is_given_to_be_kept():

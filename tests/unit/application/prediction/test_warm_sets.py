@@ -11,7 +11,6 @@ from riglm.application.prediction.isolated_predictor import IsolatedPredictor
 from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
 from riglm.application.prediction.warm_sets import RETRY_SECONDS, WarmSets
 from riglm.application.worker import Worker
-from riglm.domain.invocation import ErrorKind
 from riglm.domain.prediction import Prediction
 from riglm.domain.session import PROFILE, ClientInfo
 from riglm.ports.predictor import PredictorPort
@@ -144,17 +143,6 @@ def stage(worker):
     return Stage(worker)
 
 
-async def test_sessions_with_successful_calls_count_from_the_first(stage):
-    stage.record(5)
-    stage.record(5, "read", success=False, error_kind=ErrorKind.TOOL)
-    assert await stage.usage() is None
-    stage.record(1, "read", "gone")
-    usage = await stage.usage()
-    assert (usage.evidence, usage.requests, usage.distinct_tools) == (1, 3.0, 2.0)
-    assert set(usage.probabilities) == {*TOOLS, "gone"}
-    assert max(usage.probabilities["list"], usage.probabilities["write"]) < usage.probabilities["read"]
-
-
 async def test_a_warm_set_stays_the_same_until_the_evidence_has_grown_by_thirty_percent(stage):
     stage.record(10, "read")
     first = await stage.warm_set()
@@ -166,24 +154,6 @@ async def test_a_warm_set_stays_the_same_until_the_evidence_has_grown_by_thirty_
     assert second.usage.probabilities["write"] > first.usage.probabilities["write"]
     stage.record(3, "list")
     assert await stage.warm_set() == second
-
-
-async def test_a_warm_set_stays_the_same_until_the_period_ends(stage):
-    stage.record(4, "read")
-    first = await stage.usage()
-    stage.record(1, "write")
-    stage.now += DAY - 1
-    assert await stage.usage() == first
-    stage.now += 2
-    assert (await stage.usage()).probabilities["write"] > first.probabilities["write"]
-
-
-async def test_a_warm_set_outlives_a_restart(stage):
-    stage.record(10, "read")
-    first = await stage.warm_set()
-    stage.record(2, "write")
-    stage.restart()
-    assert await stage.warm_set() == first
 
 
 async def test_processes_that_start_at_once_agree(worker):
@@ -207,55 +177,12 @@ async def test_a_client_a_profile_and_a_project_learn_from_their_own_sessions_be
     assert await stage.likeliest(**dict.fromkeys(mine, "unknown")) == "read"
 
 
-async def test_few_sessions_of_a_project_count_by_their_number(stage):
-    stage.record(20, "read")
-    shares = []
-    for _ in range(4):
-        shares.append((await stage.usage(project="q" * 32)).probabilities["write"])
-        stage.record(4, "write", project="q" * 32)
-        stage.now += DAY
-    assert shares == sorted(shares)
-    assert shares[0] < 0.1 < shares[1] < 0.5 < shares[-1]
-
-
 @pytest.mark.parametrize(("scope", "expected"), [("principal", None), ("instance", "read")])
 async def test_principals_learn_from_each_other_only_where_they_are_to(worker, scope, expected):
     stage = Stage(worker, scope=scope)
     stage.record(9, "read", principal="ann")
     assert await stage.likeliest(principal="ann") == "read"
     assert await stage.likeliest(principal="bob") == expected
-
-
-async def test_a_change_is_reported_only_if_a_warm_set_replaces_another(stage):
-    await stage.usage()
-    assert stage.changes == 0
-    stage.record(10, "read")
-    await stage.usage()
-    stage.changes = 0
-    for _ in range(3):
-        stage.record(1, "read")
-        await stage.usage()
-    assert stage.changes == 1
-
-
-async def test_the_configured_strategy_makes_the_warm_set(stage):
-    stage.record(10, "read")
-    by_use = await stage.warm_set()
-    stage.warm_sets.follow(stage.settings(a_strategy("favoring", lambda: Favoring("list"))))
-    favored = await stage.warm_set()
-    assert (by_use.strategy, by_use.predictor) == ("principal: frequency", "frequency")
-    assert (favored.strategy, favored.predictor) == ("principal: favoring", "favoring")
-    assert max(by_use.usage.probabilities, key=by_use.usage.probabilities.get) == "read"
-    assert favored.usage.probabilities["list"] == 1.0
-    assert stage.store.get_warm_set(favored.key) == favored
-
-
-async def test_other_options_of_a_strategy_make_another_warm_set(stage):
-    stage.record(10, "read")
-    for tool in TOOLS:
-        strategy = Strategy(name="favoring", key=tool, make=lambda tool=tool: Favoring(tool))
-        stage.warm_sets.follow(stage.settings(strategy))
-        assert await stage.likeliest() == tool
 
 
 async def test_a_fallback_is_named_and_the_strategy_is_tried_again(stage):
@@ -309,11 +236,3 @@ async def test_a_store_that_hangs_is_not_waited_for_and_counts_when_it_answers(s
     async with asyncio.timeout(WAIT_SECONDS):
         while await stage.usage() is None:
             await asyncio.sleep(0)
-
-
-async def test_another_scope_forgets_what_was_read(stage):
-    stage.record(3, "read", principal="ann")
-    assert await stage.likeliest(principal="bob") is None
-    stage.scope = "instance"
-    stage.warm_sets.follow(stage.settings())
-    assert await stage.likeliest(principal="bob") == "read"

@@ -14,7 +14,7 @@ from mcp import Tool as McpTool
 from pydantic import BaseModel
 from pydantic_ai import Tool as PydanticTool
 
-from riglm.application.selector.offer import ToolReader, UnusableToolError, is_built_in, read_tool
+from riglm.application.selector.offer import ToolReader, UnusableToolError, read_tool
 from riglm.domain.tool import profile
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}
@@ -62,27 +62,9 @@ def test_a_function_is_a_tool_by_its_name_its_doc_and_its_parameters():
     assert said.description.startswith("Read a file.")
 
 
-def test_a_tool_without_anything_but_a_name_is_one():
-    assert json.loads(bytes(read_tool({"name": "ping"}).raw)) == {"name": "ping", "inputSchema": {}}
-
-
 def test_a_schema_that_is_no_json_is_left_out():
     odd = {"name": "odd", "description": "is odd", "inputSchema": {"type": "object", "default": object()}}
     assert json.loads(bytes(read_tool(odd).raw)) == {"name": "odd", "description": "is odd"}
-
-
-@pytest.mark.parametrize("place", ["name", "description", "inputSchema"])
-def test_half_a_surrogate_pair_is_kept_as_servers_write_it(place):
-    cut = {**NAMED, "inputSchema": SCHEMA} | {place: {"title": "\ud83d"} if place == "inputSchema" else "cut \ud83d"}
-    tool = read_tool(cut)
-    assert tool.name == cut["name"]
-    assert json.loads(bytes(tool.raw)) == cut
-    assert "\ud83d" not in profile(tool).description
-
-
-def test_half_a_surrogate_pair_beside_a_schema_that_is_no_json_is_kept():
-    tool = read_tool({"name": "cut \ud83d", "inputSchema": {"default": object()}})
-    assert json.loads(bytes(tool.raw)) == {"name": "cut \ud83d"}
 
 
 class GeminiTool(BaseModel):
@@ -135,11 +117,6 @@ def test_a_tool_that_the_provider_defines_passes_in_its_place(built_in):
     offer = ToolReader()(tools)
     assert offer.catalog.names == ("read_file", "b")
     assert [*offer.chosen({"b"})] == [built_in, {"name": "b"}, built_in]
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-def test_a_tool_with_a_definition_is_not_built_in(shape):
-    assert not is_built_in(shape)
 
 
 NOTHING = [

@@ -4,11 +4,9 @@ import pytest
 
 from riglm.application.session_sharing.signing import StateSigner, count_name, drop_sessions, session_name
 from riglm.application.sessions.registry import SessionReset
-from riglm.domain.errors import StateUnavailableError
 from riglm.domain.prediction import Context
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import uuid7
-from tests.stores.session_state import InMemorySessionState
 from tests.unit.application.session_sharing.test_sharing import GAP, HANDLED, KEY, Flaky, Process, calls
 
 
@@ -79,16 +77,6 @@ async def test_what_a_process_did_not_hear_of_yet_comes_back_nowhere(one, other,
     assert "before" not in remembered(newcomer, found)[1]
 
 
-async def test_it_is_let_go_once_for_each_time_that_it_is_forgotten(one):
-    session = await at_work(one)
-    one.hears(session)
-    await one.asked_modern(HANDLED, calls(one, "after"))
-    one.hears(session)
-    assert remembered(one, session)[1] == ["after"]
-    one.hears(session, at=2_000_000_001.0)
-    assert remembered(one, session)[1] == []
-
-
 async def test_what_is_kept_of_forgotten_sessions_is_removed_and_nothing_else(one, state):
     mine = await at_work(one)
     its_names = {session_name(StateSigner(KEY), mine.id), count_name(StateSigner(KEY), mine.id)}
@@ -97,20 +85,3 @@ async def test_what_is_kept_of_forgotten_sessions_is_removed_and_nothing_else(on
     assert await drop_sessions(state, KEY, [uuid7() for _ in range(150)] + [mine.id]) == 1
     assert before - set(state._values) == before & its_names
     assert session_name(StateSigner(KEY), mine.id) in before
-
-
-async def test_that_it_could_not_be_removed_is_told(state):
-    state.is_away = True
-    with pytest.raises(StateUnavailableError):
-        await drop_sessions(state, KEY, [uuid7()])
-
-
-async def test_a_state_that_does_not_remove_is_noticed():
-    class Stubborn(InMemorySessionState):
-        async def drop(self, keys):
-            pass
-
-    state, id_ = Stubborn(), uuid7()
-    await state.keep(session_name(StateSigner(KEY), id_), b"value", GAP)
-    with pytest.raises(StateUnavailableError, match="could not be removed"):
-        await drop_sessions(state, KEY, [id_])

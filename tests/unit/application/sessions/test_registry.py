@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.sessions.registry import IdentificationSettings
-from riglm.domain.session import ClientInfo, IdentificationConfidence, IdentificationMethod, Session, Transport
+from riglm.domain.session import ClientInfo, IdentificationConfidence, IdentificationMethod, Transport
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import Caller
 from tests.unit.application.fakes import World
@@ -67,21 +66,6 @@ def test_a_connection_is_recognised_by_its_best_evidence(caller, environment, me
     assert world(environment=environment).sessions.of_connection(caller, CODE, VERSION).method is method
 
 
-@pytest.mark.parametrize("meta", [b'{"openai\\/session":"s","threadId":"t"}', b'{"threadId":"t","openai/session":"s"}'])
-def test_conversation_keys_are_tried_in_the_order_configured_and_all_are_remembered(meta):
-    w = world()
-    session = w.sessions.of_request(ANNA, CODE, "", meta)
-    hashed = w.hasher.session_key
-    assert session.keys == {"threadId": hashed("t"), "openai/session": hashed("s")}
-    assert w.sessions.of_request(ANNA, CODE, "", b'{"threadId":"t"}') is session
-    assert w.sessions.of_request(ANNA, CODE, "", b'{"openai/session":"s"}') is not session
-
-
-@pytest.mark.parametrize("meta", [b'{"threadId":7}', b'{"threadId":""}', b'{"x":"threadId"}', b"[]", b"{"])
-def test_a_conversation_key_that_says_nothing_is_no_evidence(meta):
-    assert world().sessions.of_request(ANNA, CODE, "", meta).method is IdentificationMethod.PRINCIPAL
-
-
 def test_what_was_sent_is_stored_as_keyed_hashes_only():
     w = world()
     caller = Caller(transport=Transport.HTTP, principal="anna", address="10.0.0.1", handle="secret-handle")
@@ -136,11 +120,6 @@ def test_a_guessed_session_with_calls_ends_when_a_list_is_requested_on_a_new_con
     assert request("5", starts=True, meta=ONE) is keyed
 
 
-def test_two_connections_without_better_evidence_are_two_sessions():
-    sessions = world().sessions
-    assert sessions.of_connection(ANNA, CODE, VERSION) is not sessions.of_connection(ANNA, CODE, VERSION)
-
-
 # --- better evidence in a call ---
 
 
@@ -168,38 +147,7 @@ def test_a_conversation_key_upgrades_earlier_modern_requests_on_the_same_pipe(en
     assert sessions.of_request(STDIO, CODE, "", TWO) is not listed
 
 
-def test_a_handle_stays_the_best_evidence():
-    sessions = world().sessions
-    caller = handled(HTTP)
-    base = sessions.of_connection(caller, CODE, VERSION)
-    assert sessions.of_call(base, caller, ONE) is base
-    assert base.method is IdentificationMethod.HANDLE
-    assert "threadId" in base.keys
-
-
-def test_two_connections_of_one_conversation_share_its_session():
-    sessions = world().sessions
-    first, second = (sessions.of_connection(HTTP, CODE, VERSION) for _ in range(2))
-    assert sessions.of_call(first, HTTP, ONE) is first
-    assert sessions.of_call(second, HTTP, ONE) is first
-    assert second.method is IdentificationMethod.CONNECTION
-
-
 # --- how long a session lives ---
-
-
-@pytest.mark.parametrize("caller", [STDIO, HTTP])
-def test_a_connection_s_session_lives_as_long_as_the_connection(caller):
-    w = world()
-    session = w.sessions.of_connection(caller, CODE, VERSION)
-    w.clock.now += 10 * GAP
-    w.sessions.sweep()
-    assert session.ended_at is None
-    w.sessions.closed(session)
-    assert session.ended_at == w.clock.now
-    w.sessions.closed(session)
-    assert w.records.closed == [session.id]
-    assert len(w.sessions) == 0
 
 
 @pytest.mark.parametrize("environment", [{"CODE_SESSION": "e"}, {}])
@@ -254,31 +202,6 @@ def test_a_modern_session_is_over_after_the_idle_gap_and_not_before(caller, meta
     assert w.records.closed == [first.id]
 
 
-def test_a_call_keeps_the_session_of_its_conversation_alive():
-    w = world()
-    base = w.sessions.of_connection(HTTP, CODE, VERSION)
-    w.sessions.of_call(base, HTTP, ONE)
-    other = w.sessions.of_call(base, HTTP, TWO)
-    for _ in range(3):
-        w.clock.now += GAP
-        w.sessions.sweep()
-        assert w.sessions.of_call(base, HTTP, TWO) is other
-    w.clock.now += GAP + 1
-    assert w.sessions.of_call(base, HTTP, TWO) is not other
-    assert other.ended_at is not None
-    assert base.ended_at is None
-
-
-def test_the_session_of_a_process_lives_as_long_as_the_process():
-    w = world()
-    session = w.sessions.of_request(STDIO, CODE, "", b"")
-    w.clock.now += 10 * GAP
-    w.sessions.sweep()
-    assert w.sessions.of_request(STDIO, CODE, "", b"") is session
-    w.sessions.close()
-    assert w.records.closed == [session.id]
-
-
 def test_too_many_sessions_push_out_the_one_that_was_silent_for_longest():
     w = world(most_kept=2)
     held = w.sessions.of_connection(handled(HTTP), CODE, VERSION)
@@ -311,76 +234,6 @@ def test_when_riglm_stops_every_session_ends_once():
     assert sorted(w.records.closed) == sorted([connected.id, guessed.id])
     assert len(w.sessions) == 0
     assert all(record.ended_at == w.clock.now for record in w.records.of(SessionClosed))
-
-
-def test_a_session_does_not_end_before_its_start_when_the_clock_is_set_back():
-    w = world()
-    session = w.sessions.of_connection(HTTP, CODE, VERSION)
-    w.clock.now -= 86_400.0
-    w.sessions.close()
-    assert [record.ended_at for record in w.records.of(SessionClosed)] == [session.started_at]
-
-
-def test_a_call_after_the_end_opens_nothing_for_its_connection():
-    w = world()
-    base = w.sessions.of_connection(HTTP, CODE, VERSION)
-    w.sessions.closed(base)
-    assert w.sessions.of_call(base, HTTP, ONE) is base
-    assert len(w.sessions) == 0
-
-
-def test_what_becomes_known_of_a_session_is_recorded():
-    w = world()
-    base = w.sessions.of_connection(HTTP, CODE, VERSION)
-    w.sessions.of_call(base, HTTP, ONE)
-    methods = [record.method for record in w.records.of(Session)]
-    assert methods == [IdentificationMethod.CONNECTION, IdentificationMethod.META_KEY]
-
-
-def test_other_evidence_counts_from_the_next_call_on_and_known_sessions_stay():
-    here = world()
-    known = here.sessions.of_request(HTTP, CODE, VERSION, ONE)
-    here.sessions.look_for(IdentificationSettings(meta_keys=("new", "threadId"), idle_gap=10.0))
-    assert here.sessions.of_request(HTTP, CODE, VERSION, ONE) is known
-    assert here.sessions.of_request(HTTP, CODE, VERSION, b'{"threadId":"one","new":"2"}') is not known
-    here.clock.now += 11.0
-    here.sessions.sweep()
-    assert len(here.sessions) == 0
-
-
-@pytest.mark.parametrize("caller", [HTTP, ANNA, handled(ANNA)])
-@pytest.mark.parametrize("meta", [b"", ONE])
-def test_callers_in_different_profiles_share_no_session(caller, meta):
-    stage = world(profile="work")
-    found = [
-        stage.sessions.of_request(replace(caller, profile=profile), CODE, VERSION, meta)
-        for profile in ("review", "deploy", "", "review")
-    ]
-    assert [each.profile for each in found] == ["review", "deploy", "work", "review"]
-    assert found[0] is found[3]
-    assert len({each.id for each in found}) == 3
-
-
-def test_a_session_is_recorded_with_the_profile_that_it_began_with():
-    stage = world(profile="work")
-    first = stage.sessions.of_connection(HTTP, CODE, VERSION)
-    stage.sessions.look_for(IdentificationSettings(profile="home"))
-    second = stage.sessions.of_connection(HTTP, CODE, VERSION)
-    assert [each.metadata for each in (first, second)] == [{"profile": "work"}, {"profile": "home"}]
-
-
-@pytest.mark.parametrize(
-    ("caller", "root", "has_project"), [(STDIO, "/home/ann/shop", True), (STDIO, "", False), (HTTP, "/srv", False)]
-)
-def test_a_session_over_stdio_is_recorded_with_the_hash_of_the_project_that_riglm_was_started_in(
-    caller, root, has_project
-):
-    stage = world(find_project=lambda place: root if place == "." else "")
-    handshake = stage.sessions.of_connection(caller, CODE, VERSION)
-    modern = stage.sessions.of_request(caller, CODE, "2026-07-28", b"")
-    project = stage.hasher.project(root) if has_project else ""
-    assert [each.project for each in (handshake, modern, *stage.records.of(Session))] == [project] * 4
-    assert not root or root not in str(stage.records.all)
 
 
 @pytest.mark.parametrize("caller", [ANNA, HTTP])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from riglm.application.tool_lists.list_writer import NAMES, SEARCH, definitions
+from riglm.application.tool_lists.list_writer import NAMES, definitions
 from riglm.domain.schemas.settings import RESERVED_NAMES
 from riglm.domain.tool import estimated_tokens
 from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
@@ -24,12 +24,6 @@ def test_all_definitions_together_stay_under_350_tokens():
     assert estimated_tokens(sum(map(len, definitions(NAMES).values()))) < 350
 
 
-def test_only_the_search_has_the_index():
-    with_index, without = definitions(NAMES, "git: log"), definitions(NAMES)
-    assert json.loads(with_index[SEARCH])["description"].endswith("Hidden tools: git: log")
-    assert [name for name in NAMES if with_index[name] != without[name]] == [SEARCH]
-
-
 @pytest.mark.parametrize("count", [14, 300, 3_000])
 def test_the_index_in_a_list_names_what_is_hidden_in_at_most_400_tokens(count):
     names = [f"server{number % 7}__create_invoice_{number}" for number in range(count)]
@@ -43,21 +37,3 @@ def test_the_index_in_a_list_names_what_is_hidden_in_at_most_400_tokens(count):
     assert listed.tokens_own < 350 + 400
     assert ("create_invoice_13" in index) is (count == 14)
     assert names[0].partition("__")[2] not in index.replace(",", "").split()
-
-
-def test_the_index_changes_only_with_the_list():
-    names = [f"tool{number}" for number in range(100)]
-    stage, session, catalog = Stage(), a_session(), a_catalogue(*names)
-    stage.learned({"tool1": 0.9})
-    first = stage.filtering.compose(session, catalog).raw
-    stage.calls(session, "tool5", "tool6")
-    stage.learned({"tool2": 0.9})
-    assert stage.filtering.compose(session, catalog).raw == first
-    assert stage.filtering.compose(a_session(), catalog).raw != first
-
-
-def test_index_tokens_limits_the_index_and_zero_removes_it():
-    stage = Stage(index_tokens=0)
-    stage.learned({"tool01": 0.9})
-    listed = stage.filtering.compose(a_session(), a_catalogue(count=30))
-    assert "Hidden tools" not in json.loads(listed.raw)[0]["description"]
