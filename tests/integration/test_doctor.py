@@ -122,7 +122,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
     schema.upgrade(f"sqlite:///{directory / 'data' / 'riglm.db'}")
     with sqlite3.connect(directory / "data" / "riglm.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    code, told = examined(directory, "--deadline", "15")
+    code, told = examined(directory, "--deadline", "8")
     return code, told | {"directory": str(directory)}
 
 
@@ -153,7 +153,7 @@ def test_a_server_of_the_modern_era_is_told_as_such(broken: tuple[int, Any]) -> 
 
 
 def test_a_server_that_a_launcher_still_downloads_is_a_note(broken: tuple[int, Any]) -> None:
-    assert "is still starting after 15 s" in only(at(broken[1], "servers", "downloading"), "note")["what"]
+    assert "is still starting after 8 s" in only(at(broken[1], "servers", "downloading"), "note")["what"]
 
 
 def test_every_server_is_ended(broken: tuple[int, Any]) -> None:
@@ -167,7 +167,7 @@ def test_every_server_is_ended(broken: tuple[int, Any]) -> None:
     [
         ("noisy", "warning", "no message on its standard output (1 line", "standard error"),
         ("leaving", "error", "exited with code 1; it said: The API_KEY is not set", "mcpServers.leaving.env"),
-        ("hanging", "error", "within 15 s", "run it by hand"),
+        ("hanging", "error", "within 8 s", "run it by hand"),
         ("absent", "error", "'uvx-that-nobody-has' was not found", "install uvx-that-nobody-has"),
         ("guarded", "error", "HTTP 401", "riglm login guarded"),
         ("plain", "error", "Cannot connect", "http:// in `url`"),

@@ -24,20 +24,10 @@ def _directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "riglm.yaml").write_text(yaml, "utf-8")
 
 
-def test_check_names_the_servers_of_a_good_configuration() -> None:
-    result = runner.invoke(app, ["config", "check"])
-    assert (result.exit_code, result.output) == (0, "the configuration is good; servers: one, two\n")
-
-
 def test_check_refuses_what_run_would_refuse(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("upstream: {command: no-such-program}", "utf-8")
     result = runner.invoke(app, ["config", "check", "--config", "other.yaml"])
     assert isinstance(result.exception, ConfigurationError)
-
-
-def test_check_tells_programs_what_it_tells_people() -> None:
-    result = runner.invoke(app, ["config", "check", "--json"])
-    assert json.loads(result.stdout) == {"servers": ["one", "two"], "notes": []}
 
 
 def test_check_notes_a_tool_that_both_lists_name(tmp_path: Path) -> None:
@@ -131,14 +121,6 @@ def test_settings_that_were_changed_at_run_time_are_shown_and_reset(
     assert json.loads(reset.output) == {"reset": ["filtering.clients", "filtering.max_tools"]}
     shown = json.loads(runner.invoke(app, ["config", "show", "--json"]).output)
     assert shown["filtering.max_tools"] == {"value": 20, "source": "default"}
-
-
-def test_changed_settings_that_are_not_valid_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RIGLM_STORAGE__PATH", str(tmp_path / "riglm.db"))
-    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}") as store:
-        store.put_setting_changes({"filtering.max_tools": 0})
-    [note] = json.loads(runner.invoke(app, ["config", "check", "--json"]).stdout)["notes"]
-    assert note.startswith("changed at run time, and not applied: filtering.max_tools: ")
 
 
 def test_schema_prints_the_json_schema() -> None:

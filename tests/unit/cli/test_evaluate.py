@@ -80,16 +80,6 @@ def test_the_configured_prices_are_used(store, tmp_path):
     assert recorded("--coding-agent")[2]["price"] == round((21_000 + 23_000) / (22_000 + 24_000), 3)
 
 
-def test_the_tables_name_each_arm_and_each_strategy(store):
-    sessions = [a_session(started_at=1000.0 * number, tools_available=("a", "b")) for number in range(1, 4)]
-    for session in sessions:
-        shown = an_exposure(session, "a", hidden=("b",), mode="shadow", surface="dynamic", timestamp=session.started_at)
-        store.record_many([session, shown, an_invocation(session, "a", timestamp=session.started_at + 1)])
-    text = evaluate().stdout
-    for name in ("no_proxy", "host_search", "shadow", "hybrid", "frequency", "price_of_search", "new_hit_rate"):
-        assert name in text
-
-
 @pytest.mark.parametrize(
     "wrong", [("--limit", "0"), ("--days", "1", "--since", "2026-01-01"), ("--predictor", "oracle"), ("--db", "none")]
 )

@@ -24,17 +24,7 @@ from riglm.cli.undo import undo
 from riglm.domain.client_setup import starts_riglm
 from riglm.domain.control import ConflictError
 from riglm.domain.errors import ConfigurationError, UnusableInputError
-from tests.unit.application.setup.shapes import (
-    CLAUDE_CODE,
-    CODEX,
-    COPILOT,
-    CURSOR,
-    QWEN,
-    SHAPES,
-    VSCODE,
-    WINDSURF,
-    Shape,
-)
+from tests.unit.application.setup.shapes import CLAUDE_CODE, CODEX, COPILOT, CURSOR, QWEN, SHAPES, WINDSURF, Shape
 
 runner = CliRunner()
 app = typer.Typer()  # these alone: to build all commands takes longer than to run one
@@ -224,20 +214,6 @@ def test_undo_leaves_no_setting_for_riglm_in_a_file_that_was_changed_since(
     done("undo")
     assert read(file) == tomllib.loads(text + later)
     assert installations() == ()
-
-
-def test_only_the_lines_of_the_servers_change(home: Path) -> None:
-    file = put(home, VSCODE)
-    done("init")
-    kept = [line for line in VSCODE.text.splitlines() if line in file.read_text("utf-8").splitlines()]
-    assert [line.strip() for line in VSCODE.text.splitlines() if line not in kept] == [
-        '"playwright": {',
-        '"command": "sh", // "not" { a } bracket',
-        '"args": ["-c", "exec playwright"],',
-        '"gallery": true,',
-        '"local": { "type": "sse", "url": "http://localhost:8123/sse" },',
-    ]
-    assert "\t\t// the last one\n" in file.read_text("utf-8")
 
 
 def test_references_stay_references_and_clients_that_keep_variables_back_are_told_to_pass_them(home: Path) -> None:

@@ -14,9 +14,7 @@ import yaml
 
 from riglm.cli.setup_access import installations
 from tests.unit.application.setup.shapes import CODEX, CURSOR
-from tests.unit.cli.test_init import app, done, home, put, read, runner, servers_in, told
-
-__all__ = ["home"]
+from tests.unit.cli.test_init import app, done, put, read, runner, servers_in
 
 
 def behind(home: Path, name: str) -> Any:
@@ -38,27 +36,6 @@ def test_a_project_that_was_deleted_stays_deleted_and_its_servers_are_kept_where
     assert "returns" not in output
     assert behind(home, kept.name) == {"db": {"command": "sh", "env": {"K": "k9"}}}
     assert installations() == ()
-
-
-@pytest.mark.parametrize("shape", [CURSOR, CODEX], ids=["json", "toml"])
-def test_of_two_servers_with_one_name_both_are_kept(home: Path, shape: Any) -> None:
-    file = put(home, shape)
-    done("init")
-    name = shape.goes[0]
-    if shape is CODEX:
-        file.write_text(file.read_text("utf-8") + f'\n[mcp_servers.{name}]\ncommand = "sh"\nargs = ["new"]\n', "utf-8")
-    else:
-        said = read(file)
-        said["mcpServers"][name] = {"command": "sh", "args": ["new"]}
-        file.write_text(json.dumps(said), "utf-8")
-    (plan,) = told("undo", "--dry-run")["files"]
-    assert name not in plan["returns"]
-    output = done("undo").output
-    assert servers_in(file)[name]["args"] == ["new"]
-    assert f"returns: {name}" not in output
-    assert f"not put back, and kept in {home}/.config/riglm/{shape.client}.undone.yaml: {name}" in output
-    assert name in behind(home, f"{shape.client}.undone.yaml")
-    assert set(shape.goes) <= set(servers_in(file))
 
 
 def test_a_file_that_was_removed_or_emptied_returns_and_one_without_its_servers_is_left_with_a_word(home: Path) -> None:
@@ -202,23 +179,3 @@ def test_a_reader_that_goes_away_stops_nothing_that_was_said_yes_to(home: Path) 
     run_without_a_reader("undo")
     assert [file.read_bytes() for file in files] == [CURSOR.content, CODEX.content]
     assert installations() == ()
-
-
-def test_undo_shows_a_summary_and_the_lines_on_request(home: Path) -> None:
-    put(home, CURSOR)
-    done("init")
-    summary, lines = (runner.invoke(app, ["undo", "--dry-run", *more]).output for more in ([], ["--diff"]))
-    assert "becomes what it was, to the byte" in summary
-    assert "`riglm undo --diff --dry-run`" in summary
-    assert '-    "riglm"' not in summary.replace("        ", "    ")
-    assert [line for line in lines.splitlines() if line.strip().startswith("-") and '"riglm"' in line]
-
-
-def test_lines_of_a_large_file_are_not_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = put(home, CURSOR)
-    done("init")
-    monkeypatch.setattr("riglm.cli.changed_lines._MAX_SHOWN_BYTES", 100)
-    assert f"{file}: 0 MB, too large to show its lines" in runner.invoke(app, ["undo", "--dry-run", "--diff"]).output
-    monkeypatch.setattr("riglm.cli.changed_lines._MAX_SHOWN_BYTES", 1_000_000)
-    monkeypatch.setattr("riglm.cli.changed_lines._MAX_LINE_LENGTH", 10)
-    assert "… (" in runner.invoke(app, ["undo", "--dry-run", "--diff"]).output

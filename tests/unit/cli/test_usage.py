@@ -91,13 +91,6 @@ def test_without_a_store_there_is_nothing_yet_and_none_is_made(store: Path, comm
     assert not store.exists()
 
 
-@pytest.mark.parametrize("command", ["sessions", "tools"])
-def test_an_empty_store_has_nothing_yet(store: Path, command: str) -> None:
-    run("db", "upgrade")
-    assert "nothing recorded yet" in run(command)
-    assert json.loads(run(command, "--json")) == []
-
-
 def test_a_store_in_memory_has_nothing_to_show(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RIGLM_STORAGE__KIND", "memory")
     assert "nothing recorded yet" in run("sessions")
@@ -202,26 +195,3 @@ def test_stats_are_watched_until_an_interrupt(used: UUID, monkeypatch: pytest.Mo
     monkeypatch.setattr(usage.time, "sleep", sleep)
     assert "Recorded in all sessions" in run("stats", "--watch")
     assert next(rounds, None) is None
-
-
-def test_stats_of_an_empty_store_are_zeros(store: Path) -> None:
-    run("db", "upgrade")
-    totals = json.loads(run("stats", "--json"))
-    assert (totals["calls"], totals["hit_rate_percent"], totals["exposures"]) == (0, None, [])
-    assert "Used together" not in run("stats")
-
-
-def test_stats_have_the_same_keys_before_anything_was_recorded_and_after(
-    store: Path, request: pytest.FixtureRequest
-) -> None:
-    before = json.loads(run("stats", "--json"))
-    request.getfixturevalue("used")
-    after = json.loads(run("stats", "--json"))
-    assert list(before) == list(after)
-    assert (before["calls"], before["cooccurrences"]) == (0, [])
-
-
-def test_a_session_that_is_looked_for_where_nothing_was_recorded_is_an_error(store: Path) -> None:
-    result = runner.invoke(app, ["sessions", "abc", "--json"])
-    assert "no session ends in 'abc'" in str(result.exception)
-    assert result.stdout == ""

@@ -1,15 +1,13 @@
 """Everyday utility tools are recognized by their words."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.domain import everyday
-from riglm.domain.everyday import MAX_CATALOG, ImpliedTools, everyday_weights
+from riglm.domain.everyday import ImpliedTools, everyday_weights
 
 GENERAL = [
     ("filesystem__read_file", "Read the complete contents of a file."),
@@ -23,13 +21,6 @@ GENERAL = [
     ("emails-send_email", ""),
     ("shell__sh", "Run a shell command and return its output."),
 ]
-SPECIAL = [
-    ("woocommerce-woo_orders_list", "List orders with optional filters."),
-    ("airline__book_reservation", "Book a reservation."),
-    ("ghost__offers_add", ""),
-    ("cats__getRandomCat", ""),
-    ("github-search_repositories", "Search for GitHub repositories."),
-]
 
 
 @pytest.mark.parametrize("tool", GENERAL, ids=[name for name, _ in GENERAL])
@@ -37,21 +28,10 @@ def test_everyday_weights_recognizes_utilities(tool: tuple[str, str]) -> None:
     assert 0.3 <= everyday_weights([tool])[tool[0]] <= 1
 
 
-@pytest.mark.parametrize("tool", SPECIAL, ids=[name for name, _ in SPECIAL])
-def test_everyday_weights_ignores_tools_of_one_subject(tool: tuple[str, str]) -> None:
-    assert everyday_weights([tool]) == {tool[0]: 0.0}
-
-
 def test_everyday_weights_puts_the_file_system_before_a_product() -> None:
     weights = everyday_weights([("github__get_file_contents", ""), ("filesystem__read_file", "")])
 
     assert weights["filesystem__read_file"] > weights["github__get_file_contents"] > 0
-
-
-def test_everyday_weights_recognizes_a_file_system_of_any_name() -> None:
-    names = ["acme__read_file", "acme__write_file", "acme__list_directory"]
-
-    assert min(everyday_weights([(name, "") for name in names]).values()) >= 0.9
 
 
 def test_everyday_weights_of_hostile_texts_are_fast_and_bounded() -> None:
@@ -68,22 +48,6 @@ def test_a_name_or_description_that_a_kind_matches_has_one_of_its_words(data: st
     text = data.draw(st.from_regex(pattern, fullmatch=True))
 
     assert any(number in by_word.get(word, ()) for word in re.findall(r"\w+", text))
-
-
-def test_importing_the_module_does_not_read_the_kinds() -> None:
-    code = "import sys, riglm.domain.everyday as it; print(it._load.cache_info().misses, 'tomllib' in sys.modules)"
-
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["0", "False"]
-
-
-def test_a_tool_with_none_of_their_words_has_no_pattern_of_a_kind_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[str] = []
-    for name in ("match", "fullmatch"):
-        monkeypatch.setattr(re, name, lambda pattern, *_: tried.append(pattern))
-
-    everyday_weights([("crm__merge_accounts", "Merge two accounts.")])
-
-    assert tried == []
 
 
 FILES = [("fs__read_file", ""), ("fs__write_file", ""), ("time__get_current_time", ""), ("crm__merge_accounts", "")]
@@ -106,13 +70,6 @@ def test_implied_tools_prefer_the_general_tool_of_a_kind() -> None:
     tools = [("github__get_file_contents", ""), ("fs__read_file", "")]
 
     assert ImpliedTools(tools).find("Sum up report.txt") == [1]
-
-
-def test_implied_tools_of_thousands_are_none() -> None:
-    tools = [(f"server{number}__read_file", "") for number in range(MAX_CATALOG + 1)]
-
-    assert ImpliedTools(tools).find("Sum up report.txt") == []
-    assert len(ImpliedTools(tools[:-1]).find("Sum up report.txt")) == 1
 
 
 def test_implied_tools_of_hostile_requests_are_found_in_bounded_time() -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from riglm.domain.list_plan import (
     COLD_USAGE,
     META_TOOL_TOKENS,
-    ListPlan,
     Prices,
     ToolCosts,
     blended,
@@ -101,12 +100,6 @@ def fillable(**known):
     return costs, make_usage(shares, **known)
 
 
-@pytest.mark.parametrize(("evidence", "count"), [(0, 1), (10, 1), (11, 8), (300, 8)])
-def test_a_list_is_filled_if_enough_sessions_were_recorded(evidence, count):
-    costs, usage = fillable(evidence=evidence, distinct_tools=5.0)
-    assert short(costs, usage, bounds=(0, 30)) == set(TOOLS[:count])
-
-
 @pytest.mark.parametrize(
     ("distinct_tools", "most", "count"),
     [
@@ -149,12 +142,6 @@ def test_a_list_is_filled_while_it_is_cheaper_than_no_proxy():
     assert costs.short_price(names[: filled + 1], usage, own_tokens) >= whole
 
 
-def test_kept_tools_count_for_the_expected_hits_and_not_for_max_tools():
-    costs, usage = fillable(distinct_tools=2.6)
-    assert short(costs, usage, kept={TOOLS[7]}, bounds=(0, 30)) == {*TOOLS[:4], TOOLS[7]}
-    assert short(costs, usage, kept={TOOLS[30]}, bounds=(0, 3)) == {*TOOLS[:3], TOOLS[30]}
-
-
 def test_a_small_catalog_is_listed_whole():
     assert short(make_costs(SMALL), make_usage(dict.fromkeys(SMALL, 0.4)), order=SMALL) == set(SMALL)
     assert short(make_costs(SMALL), expected_usage(COLD_USAGE, dict.fromkeys(SMALL, 0.01)), order=SMALL) == set(SMALL)
@@ -166,29 +153,10 @@ def test_of_a_large_catalog_the_likely_tools_are_listed():
     assert short(costs, usage) == set(TOOLS[10:16])
 
 
-def test_a_list_without_likely_tools_is_filled_in_the_order_given():
-    usage = make_usage(dict.fromkeys(TOOLS, 0.001), distinct_tools=1.0)
-    assert short(make_costs(tokens=2_000.0), usage, order=TOOLS[::-1]) == set(TOOLS[-3:])
-
-
-def test_kept_tools_are_listed_beside_the_bounds():
-    usage = make_usage(dict.fromkeys(TOOLS[10:16], 0.8))
-    kept = {TOOLS[0], TOOLS[10]}
-    tools = short(make_costs(tokens=2_000.0), usage, kept=kept, bounds=(0, 2))
-    assert kept <= tools
-    assert tools - kept == set(TOOLS[11:13])
-
-
 def test_tools_pay_the_more_the_likelier_and_smaller_they_are():
     costs = ToolCosts(tokens={"large": 3_000.0, "small": 100.0, "rare": 100.0}, prices=Prices())
     assert costs.paying({"large": 0.9, "small": 0.9, "rare": 0.01, "gone": 1.0}, 12.0) == ["small", "large"]
     assert costs.paying({"large": 0.1, "small": 0.1, "rare": 0.0}, 12.0) == ["small"]
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(20, 3_000), st.floats(1, 60))
-def test_a_tool_that_pays_also_pays_when_it_is_likelier(one, other, tokens, requests):
-    costs, (low, high) = make_costs(SMALL, tokens), sorted((one, other))
-    assert len(costs.paying({SMALL[0]: low}, requests)) <= len(costs.paying({SMALL[0]: high}, requests))
 
 
 def test_a_less_reliable_search_lists_more_tools():
@@ -248,20 +216,10 @@ def test_a_covering_list_has_the_fewest_tools():
     assert covering_list({}, frozenset("d"), order, (2, 9), 0.8) == {"b", "a", "d"}
 
 
-def test_a_plan_without_tools_of_its_own_lists_all_candidates():
-    assert ListPlan(candidates=SMALL).listed == set(SMALL)
-    assert ListPlan(candidates=SMALL, tools=frozenset(SMALL[:1])).listed == {SMALL[0]}
-
-
 def make_prior(count, *useful):
     """Return the prior of so many tools, of which some are surely everyday utilities."""
     everyday = {f"tool_{number:03}": 0.0 for number in range(count)} | dict.fromkeys(useful, 1.0)
     return prior_probabilities(everyday)
-
-
-@given(st.floats(0, 1))
-def test_a_prior_lies_between_one_and_twelve_percent(weight):
-    assert prior_probabilities({"a": weight}) == {"a": pytest.approx(0.01 + 0.11 * weight)}
 
 
 @pytest.mark.parametrize(
@@ -274,10 +232,6 @@ def test_nothing_learned_is_the_prior(count, distinct):
     assert usage.probabilities == prior
     assert (usage.probabilities["read_file"], usage.requests) == (0.12, 12.0)
     assert usage.distinct_tools == pytest.approx(distinct, abs=1e-3)
-
-
-def test_an_empty_catalog_has_no_probabilities():
-    assert expected_usage(make_usage({"gone": 1.0}), {}).probabilities == {}
 
 
 def test_three_sessions_weigh_as_much_as_the_prior():
@@ -295,14 +249,6 @@ def test_of_many_sessions_what_was_recorded_remains():
     usage = expected_usage(recorded, make_prior(49, "read_file"))
     assert usage.probabilities == pytest.approx(dict.fromkeys(make_prior(49), 0.0) | recorded.probabilities, abs=1e-6)
     assert (usage.requests, usage.distinct_tools) == (pytest.approx(20.0), pytest.approx(6.5))
-
-
-def test_if_nothing_recorded_tells_tools_apart_the_prior_does():
-    recorded = make_usage({}, 20.0, distinct_tools=6.5, evidence=30)
-    prior = make_prior(49, "read_file")
-    usage = expected_usage(recorded, prior)
-    assert usage.probabilities == prior
-    assert usage.requests > 19.0
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.lists(st.integers(0, 1_000), min_size=2, max_size=5, unique=True))

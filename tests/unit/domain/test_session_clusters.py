@@ -48,11 +48,6 @@ def test_contexts_separate_sessions_that_share_some_servers() -> None:
     assert separate[0] != separate[1]
 
 
-def test_without_sessions_there_are_no_clusters() -> None:
-    assert cluster_sessions([]) == []
-    assert describe_clusters([], []) == []
-
-
 def test_a_cluster_is_named_by_its_most_distinctive_tools() -> None:
     found = describe_clusters(_WORK, cluster_sessions(_WORK))
     assert {frozenset(cluster.distinctive[:2]) for cluster in found} == {
@@ -60,12 +55,6 @@ def test_a_cluster_is_named_by_its_most_distinctive_tools() -> None:
         frozenset({"mail__search", "mail__send"}),
         frozenset({"sql__schema", "sql__query"}),
     }
-
-
-def test_a_single_cluster_is_named_by_its_most_frequent_tools() -> None:
-    sessions = [make_session("sql__schema", "sql__query"), make_session("sql__query")]
-    [cluster] = describe_clusters(sessions, [0, 0])
-    assert cluster.distinctive == ("sql__query", "sql__schema")
 
 
 def test_transitions_and_pairs_count_sessions_and_not_calls() -> None:

@@ -24,24 +24,10 @@ def test_a_turn_is_named_by_the_first_key_that_is_there(meta, key):
     assert turn_key(meta, KEYS) == key
 
 
-def test_two_calls_of_one_trace_are_of_one_turn():
-    keys = {turn_key(b'{"traceparent":"00-abc-%d-01"}' % span, KEYS) for span in (1, 2)}
-    assert len(keys) == 1
-
-
 def test_a_new_key_begins_a_turn_and_the_first_one_does_not():
     assert not begins_turn(SessionState(), "k1", 10.0, 120.0)
     assert begins_turn(SessionState(turn_key="k1"), "k2", 10.0, 120.0)
     assert not begins_turn(SessionState(turn_key="k1"), "k1", 10.0, 120.0)
-
-
-def test_a_call_without_a_key_stays_in_its_turn():
-    assert not begins_turn(SessionState(turn_key="k1", last_at=9.0), "", 10.0, 120.0)
-
-
-def test_a_pause_begins_a_turn():
-    assert begins_turn(SessionState(last_at=10.0), "", 131.0, 120.0)
-    assert not begins_turn(SessionState(last_at=10.0), "", 129.0, 120.0)
 
 
 def test_a_tool_counts_as_used_lately_for_three_turns():

@@ -94,18 +94,6 @@ def test_a_failed_call_of_claude_code_is_told_from_one_that_did_not_run(tmp_path
     assert [call.outcome for call in called(read(CLAUDE_CODE, file))] == [ending]
 
 
-def test_what_claude_code_says_in_the_name_of_the_user_was_not_asked_for(tmp_path):
-    file = written(
-        tmp_path / "s1.jsonl",
-        line("user", "Caveat: the messages below", isMeta=True),
-        line("user", "<command-name>/clear</command-name>"),
-        line("user", "This session is being continued", isCompactSummary=True),
-        line("user", [{"type": "text", "text": "<system-reminder>x"}, {"type": "text", "text": "really asked"}]),
-        line("assistant", [{"type": "text", "text": "answered"}]),
-    )
-    assert said(read(CLAUDE_CODE, file)) == ["really asked"]
-
-
 def test_an_agent_of_claude_code_has_a_conversation_of_its_own(tmp_path):
     file = written(
         tmp_path / "agent-a1.jsonl",
@@ -160,19 +148,6 @@ def test_a_session_of_cline_that_is_too_long_is_passed_over(tmp_path, monkeypatc
     assert event.reason == "the file is too long"
 
 
-def test_a_block_without_text_costs_nothing_beside_it(tmp_path):
-    file = written(
-        tmp_path / "s1.jsonl",
-        line("user", [{"type": "text", "text": None}, {"type": "text", "text": "really asked"}]),
-        line("assistant", [{"type": "text", "text": None}, use(), use(None, None)]),
-        line("user", [{"type": None, "tool_use_id": None}, result()]),
-    )
-    found = read(CLAUDE_CODE, file)
-    assert [call.identity for call in called(found)] == ["toolu_1"]
-    assert said(found) == ["really asked"]
-    assert [each for each in found if isinstance(each, UnreadableLine)] == []
-
-
 def test_links_are_not_followed_but_for_the_one_that_is_named(tmp_path):
     kept = written(tmp_path / "kept" / "s1.jsonl", {})
     (tmp_path / "kept" / "again.jsonl").symlink_to(kept)
@@ -225,13 +200,6 @@ def test_a_call_of_codex_is_told_once_with_the_servers_own_names(tmp_path):
     assert said(found) == ["file a bug"]
 
 
-@pytest.mark.parametrize("call", [function(), function("create_issue", namespace="mcp__git_hub")])
-def test_an_older_codex_names_the_server_in_the_function(tmp_path, call):
-    other = function("shell", "call_2")
-    (found,) = called(read(CODEX, written(tmp_path / "r.jsonl", META, call, other, OUTPUT)))
-    assert (found.server, found.name, found.outcome) == (None, "git_hub__create_issue", CallOutcome.DONE)
-
-
 @pytest.mark.parametrize(
     ("outcome", "ending"),
     [({"Ok": {"isError": True}}, CallOutcome.FAILED), ({"Err": "tool call failed"}, CallOutcome.NOT_RUN)],
@@ -239,30 +207,6 @@ def test_an_older_codex_names_the_server_in_the_function(tmp_path, call):
 def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
     (call,) = called(read(CODEX, written(tmp_path / "r.jsonl", META, ended(outcome=outcome))))
     assert (call.outcome, call.ended - call.started) == (ending, 1.5)
-
-
-@pytest.mark.parametrize(
-    ("told", "ending"),
-    [
-        ("user rejected MCP tool call", CallOutcome.NOT_RUN),
-        ('err: "tool call error: timed out"', CallOutcome.NOT_RUN),
-        ("unsupported call: mcp__git_hub__create_issue", CallOutcome.NOT_RUN),
-        ('[{"type":"text","text":"user rejected MCP tool call"}]', CallOutcome.NOT_RUN),
-        ([{"type": "input_text", "text": "user cancelled MCP tool call"}], CallOutcome.NOT_RUN),
-        ('{"isError":true}', CallOutcome.FAILED),
-        (
-            'Wall time: 0.1 seconds\nOutput:\n{"content":[{"type":"text","text":"no"}],"isError":true}',
-            CallOutcome.FAILED,
-        ),
-        ('{"content":[{"type":"text","text":"fine"}],"isError":false}', CallOutcome.DONE),
-        ('[{"type":"text","text":"cut', CallOutcome.DONE),
-        (None, CallOutcome.DONE),
-    ],
-)
-def test_how_a_call_of_an_older_codex_ended_is_told_by_what_the_model_heard(tmp_path, told, ending):
-    output = event("response_item", {"type": "function_call_output", "call_id": "call_1", "output": told}, "10")
-    (call,) = called(read(CODEX, written(tmp_path / "r.jsonl", META, function(), output)))
-    assert call.outcome == ending
 
 
 @pytest.mark.parametrize("stamped", ["as they were", "anew"])
@@ -285,12 +229,6 @@ def test_what_a_fork_of_codex_has_from_its_origin_is_a_copy_whatever_its_time(tm
     assert [call.is_copy for call in second] == [True, True]
     assert [call.identity for call in second] == [call.identity for call in first]
     assert first[0].identity == origin[0].identity
-
-
-def test_what_is_forked_comes_before_its_forks_wherever_it_lies(tmp_path):
-    later = written(tmp_path / ".codex" / "sessions" / "2026" / "11" / "21" / "rollout-2026-11-21.jsonl", META)
-    origin = written(tmp_path / ".codex" / "archived_sessions" / "rollout-2026-11-20.jsonl", META)
-    assert files(CODEX, tmp_path) == [origin, later]
 
 
 def test_what_gemini_says_last_of_a_message_counts(tmp_path):
@@ -535,9 +473,6 @@ def test_qwen_calls_are_read_from_its_chats(tmp_path):
     assert [each.line for each in found if isinstance(each, UnreadableLine)] == [14]
 
 
-CUT = "cut \ud83d off"  # JavaScript cuts where it counts, within an emoji too
-
-
 def with_directory(lines, *directories):
     return [{**each, "cwd": where} if where else each for each, where in zip(lines, directories, strict=True)]
 
@@ -560,24 +495,6 @@ def with_directory(lines, *directories):
 def test_a_call_tells_where_its_client_was_started(tmp_path, source, lines):
     (call,) = called(read(source, written(tmp_path / "s.jsonl", *lines)))
     assert call.directory == "/x"
-
-
-def test_a_letter_cut_in_two_costs_no_call(tmp_path):
-    file = written(tmp_path / "s.jsonl", line("user", CUT), line("assistant", [use(q=CUT)]), line("user", [result()]))
-    found = read(CLAUDE_CODE, file)
-    assert [json.loads(call.arguments) for call in called(found)] == [{"q": "cut \ufffd off"}]
-    assert said(found) == ["cut \ufffd off"]
-
-    told = event("event_msg", {"type": "user_message", "message": CUT})
-    file = written(tmp_path / "r.jsonl", META, told, function(arguments=json.dumps({"q": CUT})), OUTPUT)
-    found = read(CODEX, file)
-    assert [json.loads(call.arguments) for call in called(found)] == [{"q": CUT}]  # a text within the line, and whole
-    assert said(found) == ["cut \ufffd off"]
-
-    call = {"id": "g1", "name": "mcp_x_y", "args": {"q": CUT}, "status": "success", "timestamp": f"{DAY}02.000Z"}
-    told = {"id": "m", "type": "gemini", "timestamp": f"{DAY}02.000Z", "content": CUT, "toolCalls": [call]}
-    found = read(GEMINI, written(tmp_path / "g.jsonl", told))
-    assert [json.loads(call.arguments) for call in called(found)] == [{"q": "cut \ufffd off"}]
 
 
 def test_each_client_knows_its_own_transcripts(tmp_path):

@@ -1,29 +1,12 @@
 """Sessions over Streamable HTTP: who gets in, what is open, and what is left behind."""
 
-import asyncio
 import logging
 
 import pytest
 
-from riglm.adapters.mcp.downstream import http_sessions
 from riglm.domain import jsonrpc
-from riglm.domain.session import Transport
-from riglm.ports.downstream import Caller
 from tests.unit.adapters.downstream.conftest import Front, Started
-from tests.unit.adapters.downstream.peer import Response, request, within
-
-
-async def test_a_client_that_leaves_during_the_greeting_leaves_a_session_that_is_idle(front: Front):
-    peer = await front.peer()
-    kept = []
-    front.script.take = lambda message, sink: kept.append((message, sink))  # type: ignore[method-assign]
-    await peer.write("POST", request("initialize"))
-    await front.left(peer)
-    message, sink = kept[0]
-    sink.replied(jsonrpc.result(message.id, b"{}"))
-    await (await (await front.peer()).send("GET", path="/elsewhere")).whole()
-    (session,) = front.app._sessions._open.values()
-    assert session.is_idle
+from tests.unit.adapters.downstream.peer import Response, request
 
 
 async def test_a_second_stream_conflicts_until_the_first_was_left(front: Front):
@@ -54,26 +37,6 @@ async def test_idle_sessions_are_closed(start: Started):
     assert (await (await peer.ask("echo")).whole()).status == 404
 
 
-async def test_many_idle_sessions_are_closed_a_few_at_a_time(front: Front, monkeypatch: pytest.MonkeyPatch):
-    sessions = front.app._sessions
-    monkeypatch.setattr(http_sessions, "_MAX_CLOSING", 3)
-    monkeypatch.setattr(http_sessions, "_WORTH_COLLECTING", 10)
-    at_once: list[int] = []
-    front.inside.on_close = lambda: at_once.append(len(sessions._closing))
-    caller = Caller(transport=Transport.HTTP)
-    opened = [sessions.open(caller) for _ in range(12)]
-    for session in opened:
-        assert session
-        session.last_used -= 10_000
-    reaping = asyncio.create_task(sessions.reap())
-    await front.script.until(lambda: front.inside.talks[2].closed)
-    last = opened[-1]
-    assert last
-    assert sessions.find(last.id, caller) is last
-    await within(reaping)
-    assert (len(sessions), last.is_open, max(at_once)) == (1, True, 3)
-
-
 async def test_sessions_in_use_are_not_idle(front: Front):
     asking, listening, quiet = [await front.greeted() for _ in range(3)]
     response = await asking.ask("hold")
@@ -102,15 +65,6 @@ async def test_the_longest_idle_session_makes_room(start: Started):
     refused = await (await full.ask("initialize")).whole()
     assert refused.status == 503
     assert refused.message["error"]["message"] == "Too many open sessions"
-
-
-async def test_a_session_whose_closing_fails_does_not_keep_others_open(front: Front, caplog: pytest.LogCaptureFixture):
-    front.inside.closing_fails = True
-    peers = [await front.greeted() for _ in range(3)]
-    with caplog.at_level(logging.ERROR):
-        await front.app._sessions.close()
-    assert [record.message for record in caplog.records] == ["closing a session failed"] * 3
-    assert [(await (await peer.ask("echo")).whole()).status for peer in peers] == [404] * 3
 
 
 async def test_a_failure_inside_is_answered_and_logged_once(front: Front, caplog: pytest.LogCaptureFixture):

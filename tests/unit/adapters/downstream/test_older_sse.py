@@ -75,13 +75,6 @@ async def test_a_message_that_is_not_said_to_be_json_is_refused(front: Front):
     assert await client.post(request("echo"), **{"content-type": "text/plain"}) == 415
 
 
-async def test_each_transport_can_be_had_alone(start: Started):
-    front = await start(transport="sse")
-    await older(front)
-    peer = await front.peer()
-    assert (await (await peer.ask("initialize")).whole()).status == 404
-
-
 async def test_answers_that_are_owed_are_brought_before_riglm_stops(front: Front):
     busy, quiet = await older(front), await older(front)
     await busy.post(request("hold"))
@@ -103,13 +96,3 @@ async def test_requests_without_a_response_get_an_error_when_riglm_stops(front: 
     front.stop.set()
     await within(front.serving, 3)
     assert b"riglm is stopping" in (await client.stream.whole()).events[-1].data
-
-
-@pytest.mark.parametrize(("transport", "paths"), [("http", ["/mcp"]), ("sse", ["/sse"]), ("both", ["/mcp", "/sse"])])
-async def test_the_log_names_the_paths_at_which_clients_begin(
-    start: Started, caplog: pytest.LogCaptureFixture, transport: str, paths: list[str]
-) -> None:
-    caplog.set_level("INFO")
-    front = await start(transport=transport)
-    await (await (await front.peer()).send("GET", path="/elsewhere")).whole()
-    assert [vars(record)["paths"] for record in caplog.records if record.message == "listening"] == [paths]

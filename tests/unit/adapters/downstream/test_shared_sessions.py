@@ -122,20 +122,3 @@ async def test_an_idle_session_ends_only_if_no_process_uses_it(alive):
     await stage.sessions.reap()
     [talk] = await stage.closed()
     assert talk.left is alive
-
-
-async def test_sessions_in_use_are_kept_for_all():
-    stage = Stage(idle=0.0)
-    used = stage.sessions.open(CALLER)
-    used.ask((None, b"1"))
-    stage.sessions.open(CALLER)
-    await stage.sessions.reap()
-    assert stage.sharing.prolonged == [[used.id]]
-
-
-async def test_at_the_end_every_session_is_left_to_the_others(stage):
-    stage.sessions.open(CALLER)
-    stage.sessions.open(CALLER)
-    await stage.sessions.close()
-    assert [talk.left for talk in stage.inside.talks] == [True, True]
-    assert stage.sharing.ended_ids == []

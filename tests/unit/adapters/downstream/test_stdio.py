@@ -5,17 +5,15 @@ import contextlib
 import json
 import logging
 import os
-import pty
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from riglm.adapters.mcp.downstream import stdio
-from riglm.adapters.mcp.downstream.stdio import StdioClient, StdoutWriter
+from riglm.adapters.mcp.downstream.stdio import StdioClient
 from riglm.domain import jsonrpc
 from tests.unit.adapters.downstream.inside import Inside
 from tests.unit.adapters.downstream.peer import META, request, within
@@ -160,17 +158,6 @@ async def test_a_failure_inside_is_answered_and_logged_once(connect: Connect, ca
     assert [record.message for record in caplog.records] == ["a message failed inside riglm"] * 2
 
 
-async def test_a_client_that_asks_nothing_more_is_gone_at_once(connect: Connect, caplog: pytest.LogCaptureFixture):
-    client = await connect()
-    await client.write(request("initialize"))
-    await client.read()
-    client.close_up()
-    with caplog.at_level(logging.INFO):
-        await within(client.gone.wait(), 1)
-        await client.riglm.close()
-    assert caplog.records == []
-
-
 async def test_what_was_asked_before_the_end_of_input_is_answered(connect: Connect):
     client = await connect()
     await client.write(request("hold", key=1), request("hold", {"_meta": META}, key=2))
@@ -187,16 +174,6 @@ async def test_what_was_asked_before_the_end_of_input_is_answered(connect: Conne
     await within(client.gone.wait(), 1)
 
 
-async def test_a_subscription_does_not_keep_a_client_that_left(connect: Connect):
-    client = await connect()
-    await client.write(request("subscriptions/listen", {"_meta": META}))
-    asked = await client.script.held()
-    client.close_up()
-    await within(client.gone.wait(), 1)
-    await client.riglm.close()
-    assert client.script.cancelled == [asked]
-
-
 async def test_an_answer_that_does_not_come_does_not_keep_a_client_that_left(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ):
@@ -205,16 +182,6 @@ async def test_an_answer_that_does_not_come_does_not_keep_a_client_that_left(
     await client.write(request("initialize"), request("hold"))
     await client.read()
     await client.script.held()
-    client.close_up()
-    await within(client.gone.wait(), 5)
-
-
-async def test_a_server_that_does_not_start_does_not_keep_a_client_that_left(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(stdio, "START_SECONDS", 0.05)
-    client = await connect()
-    await client.write(request("hold/initialize"))
     client.close_up()
     await within(client.gone.wait(), 5)
 
@@ -282,17 +249,6 @@ async def flooded(client: Client, count: int) -> None:
         client.inside.talks[0].channel.push(NEWS)
 
 
-async def test_servers_are_held_back_while_a_client_does_not_read(connect: Connect):
-    client = await connect(buffer=1 << 16)
-    await flooded(client, 8)
-    assert client.inside.held == [True]
-    for _ in range(8):
-        await client.read()
-    await client.write(request("echo"))
-    await client.read()
-    assert client.inside.held == [True, False]
-
-
 async def test_a_client_that_closed_its_input_is_waited_for_while_it_reads_and_no_longer(connect: Connect):
     client = await connect(buffer=1 << 16)
     await client.write(request("initialize"), request("hold"))
@@ -332,41 +288,6 @@ async def test_a_client_that_takes_no_byte_for_long_enough_is_given_up(connect: 
     assert client.riglm.is_stuck
 
 
-@pytest.mark.parametrize("count", [8, 15])
-async def test_a_client_that_pauses_loses_nothing(connect: Connect, monkeypatch: pytest.MonkeyPatch, count: int):
-    looked = asyncio.Event()
-    look = StdoutWriter._look_again
-    monkeypatch.setattr(StdoutWriter, "_look_again", lambda output, taken: (look(output, taken - 1), looked.set()))
-    client = await connect(buffer=1 << 16, limit=1 << 16, most_waiting=1 << 18, stall=0.01)
-    await flooded(client, count)
-    if count == 15:
-        await within(looked.wait())
-    assert [(await client.read())["method"] for _ in range(count)] == ["notifications/x"] * count
-    await client.write(request("echo", key="after"))
-    assert (await client.read())["id"] == "after"
-    assert not client.gone.is_set()
-
-
-async def test_a_slow_reader_gets_all_that_was_written_before_the_end(
-    connect: Connect, monkeypatch: pytest.MonkeyPatch
-):
-    client = await connect(limit=64 << 20)
-    await flooded(client, 30)
-    client.close_up()
-    await within(client.gone.wait())
-    waited: list[float] = []
-    wait_for = asyncio.wait_for
-
-    async def impatient(waiting: Any, seconds: float) -> None:
-        waited.append(seconds)
-        os.read(client.down, 1 << 20)
-        await wait_for(waiting, 0.05)
-
-    monkeypatch.setattr("riglm.adapters.mcp.downstream.stdio.asyncio.wait_for", impatient)
-    await client.riglm.close()
-    assert len(waited) > 3
-
-
 async def test_a_client_that_reads_no_more_does_not_hold_up_the_end(connect: Connect, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
     client = await connect(limit=64 << 20)
@@ -376,35 +297,6 @@ async def test_a_client_that_reads_no_more_does_not_hold_up_the_end(connect: Con
     await within(client.riglm.close(), 5)
 
 
-async def test_input_and_output_may_be_files(tmp_path: Path):
-    lines = [request("initialize", key=0), *(request("echo", {"n": number}, key=number) for number in range(1, 2000))]
-    (tmp_path / "in").write_bytes(b"\n".join(lines))
-    source = os.open(tmp_path / "in", os.O_RDONLY)
-    target = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
-    client = await Client(Inside(), -1, -1, source, target).open()
-    await within(client.gone.wait())
-    await client.close()
-    answers = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
-    assert [answer["id"] for answer in answers] == list(range(2000))
-    os.close(source)
-
-
-async def test_a_file_is_not_read_on_while_the_output_is_full(tmp_path: Path):
-    (tmp_path / "in").write_bytes(b"".join(request("echo", {"x": "y" * 100_000}) + b"\n" for _ in range(40)))
-    source = os.open(tmp_path / "in", os.O_RDONLY)
-    down, target = os.pipe()
-    client = await Client(Inside(), -1, down, source, target, buffer=1 << 18).open()
-    await client.script.until(lambda: client.riglm._input._held)
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert len(client.script.asked) < 20
-    for _ in range(40):
-        assert len((await client.read())["result"]["x"]) == 100_000
-    await within(client.gone.wait())
-    await client.close()
-    os.close(source)
-
-
 async def test_a_full_disk_ends_the_client_with_a_reason(caplog: pytest.LogCaptureFixture):
     source, up = os.pipe()
     client = await Client(Inside(), up, -1, source, os.open("/dev/full", os.O_WRONLY)).open()
@@ -412,15 +304,4 @@ async def test_a_full_disk_ends_the_client_with_a_reason(caplog: pytest.LogCaptu
         await client.write(request("echo"), request("echo"))
         await within(client.gone.wait())
     assert [record.reason for record in caplog.records] == ["No space left on device"]  # type: ignore[attr-defined]
-    await client.close()
-
-
-async def test_a_terminal_is_read_and_its_end_noticed():
-    master, slave = pty.openpty()
-    down, target = os.pipe()
-    client = await Client(Inside(), -1, down, slave, target).open()
-    os.write(master, request("echo", key="typed") + b"\n")
-    assert (await client.read())["id"] == "typed"
-    os.close(master)
-    await within(client.gone.wait())
     await client.close()

@@ -10,7 +10,6 @@ import pytest
 from riglm.adapters.mcp.downstream import answer, http
 from riglm.adapters.mcp.downstream.answer import Events, JsonOrSseResponse
 from riglm.domain import jsonrpc
-from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import META, Response, request, within
 
@@ -33,18 +32,6 @@ class Wire:
     @property
     def body(self) -> bytes:
         return b"".join(event.get("body", b"") for event in self.sent)
-
-
-async def test_what_comes_together_goes_out_in_one_write():
-    stream, wire = Events(1000), Wire()
-    stream.put(b"a")
-    stream.put(b"b")
-    stream.primed(EventPosition(b"p", 5))
-    stream.ended()
-    await stream.run(wire.send)
-    assert [event.get("body") for event in wire.sent] == [None, b"abevent: message\nid: p\nretry: 5\ndata: \n\n", b""]
-    stream.put(b"late")
-    assert not stream.is_open
 
 
 async def test_a_message_of_any_size_passes_while_nothing_waits():
@@ -96,35 +83,6 @@ async def test_a_quiet_answer_becomes_a_stream():
     assert wire.body.startswith(b": ping\n\nevent: message\ndata: ")
 
 
-async def test_an_answer_is_given_once():
-    one, wire = JsonOrSseResponse(100), Wire()
-    one.replied(jsonrpc.result(b"1", b'"first"'))
-    one.replied(jsonrpc.result(b"1", b'"second"'))
-    one.interrupted()
-    one.ping(one._born + answer.QUIET_SECONDS)
-    await one.run(None, wire.send)  # type: ignore[arg-type]
-    assert json.loads(wire.body)["result"] == "first"
-
-
-async def test_the_sweep_goes_on_after_a_failure(
-    start: Started, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    monkeypatch.setattr(http, "_SWEEP_SECONDS", 0.01)
-    front = await start()
-    swept = asyncio.Event()
-    real = front.app._sessions.reap
-
-    async def reap() -> None:
-        if caplog.records:
-            swept.set()
-            return await real()
-        raise RuntimeError("as the test wants")
-
-    monkeypatch.setattr(front.app._sessions, "reap", reap)
-    await within(swept.wait())
-    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == ["sweeping failed"]
-
-
 async def test_a_client_that_never_reads_is_cut_off_and_others_are_served(start: Started):
     front = await start(limits={"sse_buffer": 1 << 20})
     deaf, other = await front.greeted(), await front.greeted()
@@ -141,33 +99,9 @@ async def test_a_client_that_never_reads_is_cut_off_and_others_are_served(start:
     await front.script.until(lambda: talk.listening == [True, False])
 
 
-async def test_a_client_that_reads_late_gets_all(start: Started):
-    front = await start()
-    late = await front.greeted()
-    late.writer.transport.pause_reading()
-    await late.write("GET")
-    talk = front.inside.talks[0]
-    await front.script.until(lambda: talk.listening == [True])
-    for _ in range(80):
-        talk.channel.push(CHUNK)
-    late.writer.transport.resume_reading()
-    response = await Response(late.reader, late.writer).head()
-    for _ in range(80):
-        assert len((await response.event()).data) > 100_000
-
-
 async def stopped(front: Front) -> None:
     front.stop.set()
     await within(front.serving, 12)
-
-
-async def refusing(front: Front) -> None:
-    """Wait until no connection is taken any more."""
-    while True:
-        try:
-            await (await front.peer()).greet()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return
 
 
 async def test_calls_under_way_finish_when_riglm_stops(start: Started):
@@ -185,15 +119,6 @@ async def test_calls_under_way_finish_when_riglm_stops(start: Started):
     assert (await (await Response(modern.reader, modern.writer).head()).whole()).message["result"] == "finished"
     await within(front.serving, 3)
     assert front.inside.talks[0].closed
-
-
-async def test_nothing_new_is_taken_when_riglm_stops(front: Front):
-    peer = await front.greeted()
-    response = await peer.ask("hold")
-    front.stop.set()
-    await within(refusing(front))
-    (await front.script.held()).answer()
-    assert b"result" in (await response.whole()).body
 
 
 async def test_calls_that_do_not_finish_are_given_up_when_riglm_stops(

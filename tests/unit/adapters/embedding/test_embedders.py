@@ -5,10 +5,9 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from riglm.adapters.embedding.embedders import FallbackEmbedder, PluggedEmbedder, build_embedders, select_embedder
+from riglm.adapters.embedding.embedders import FallbackEmbedder, PluggedEmbedder, select_embedder
 from riglm.adapters.embedding.hashing import STATIC_MODEL, HashingEmbedder, text_hash
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
-from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderUnavailableError
 from tests.unit.adapters.embedding.scripted import DictionaryCache, ScriptedEmbedder
 
@@ -59,18 +58,6 @@ def test_fallback_is_opened_when_it_is_needed_and_named_once(caplog) -> None:
     assert (first.opened, second.opened) == (0, 0)
     [record] = caplog.records
     assert (record.levelname, record.reason) == ("WARNING", "scripted to fail")
-
-
-def test_embedder_is_open_until_its_last_user_goes() -> None:
-    inner = ScriptedEmbedder()
-    embedder = FallbackEmbedder(inner, HashingEmbedder())
-    with embedder:
-        with embedder:
-            assert inner.opened == 1
-        assert inner.opened == 1
-    assert inner.opened == 0
-    with pytest.raises(EmbedderUnavailableError, match="not open"):
-        embedder.embed(["a"])
 
 
 def test_only_new_public_texts_are_embedded_and_a_restart_finds_them_in_the_store() -> None:
@@ -176,20 +163,8 @@ def test_plugged_embedder_that_fails_is_unavailable_and_a_fallback_answers(misfi
         assert embedder.model == STATIC_MODEL
 
 
-def test_plugged_embedder_answers_under_its_name_in_the_configuration():
-    with PluggedEmbedder(Odd(), "odd") as embedder:
-        assert np.array_equal(embedder.embed(["a file"]), HashingEmbedder().embed(["a file"]))
-        assert (embedder.status().provider, embedder.status().status) == ("odd", "ready")
-
-
 def test_unknown_provider_is_refused_with_those_that_are_installed():
     with pytest.raises(
         ConfigurationError, match=r"embedder\.provider: unknown embedder 'odd' — fix: one of fastembed, static"
     ):
         select_embedder("odd")
-
-
-def test_hashed_words_need_no_model_process():
-    embedders = build_embedders(EmbedderSettings(provider="static"))
-    assert isinstance(embedders.always, HashingEmbedder)
-    assert embedders.chosen is embedders.always

@@ -22,10 +22,6 @@ def _learned(count: int, *, precision: float = 5.0, forgetting: float = 0.0, sta
     return logit
 
 
-def test_weights_approach_those_that_made_the_choices():
-    assert _learned(3000).weights == pytest.approx(TRUE, abs=0.1)
-
-
 def test_one_pass_is_as_good_as_the_weights_of_all_choices_together():
     """Newton's method over all choices gives the mode that the online steps approximate."""
     weights, choices = np.zeros(3), list(_choices(300))
@@ -40,26 +36,12 @@ def test_one_pass_is_as_good_as_the_weights_of_all_choices_together():
     assert _learned(300).weights == pytest.approx(weights, abs=0.05)
 
 
-def test_the_more_precise_the_defaults_the_less_they_move():
-    moved = [float(np.abs(_learned(30, precision=precision).weights).sum()) for precision in (1.0, 10.0, 1000.0)]
-    assert moved == sorted(moved, reverse=True)
-    assert moved[-1] < 0.05
-
-
 def test_a_feature_that_is_always_zero_stays_at_its_default():
     logit = OnlineLogit((0.3, 0.7), precision=5.0, forgetting=1e-2)
     for features, chosen in _choices(100):
         features[1] = 0.0
         logit.learn(features[:2], chosen, 1.0)
     assert logit.weights[1] == pytest.approx(0.7)
-
-
-def test_weights_follow_choices_that_change():
-    """With forgetting they do so even after many choices."""
-    logit = _learned(3000, forgetting=1e-2)
-    for features, _ in _choices(600, seed=2):
-        logit.learn(features, int(np.argmax(-features[0])), 1.0)
-    assert logit.weights[0] < -1.0
 
 
 @pytest.mark.parametrize("values", [[], [1e6, 0.0], [-1e9]], ids=str)

@@ -1,19 +1,11 @@
 """Predictors, and the arrays that they share."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction.counts import IndexedInput
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
-from riglm.adapters.prediction.hybrid import FAMILIES, HybridPredictor
-from riglm.adapters.prediction.usage_statistics import (
-    CooccurrencePredictor,
-    FrequencyPredictor,
-    SequencePredictor,
-    ServerPredictor,
-)
+from riglm.adapters.prediction.hybrid import HybridPredictor
+from riglm.adapters.prediction.usage_statistics import CooccurrencePredictor, FrequencyPredictor, SequencePredictor
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Relevance
 from riglm.ports.predictor import PredictorPort
@@ -51,38 +43,12 @@ def test_the_habits_of_a_principal_count_before_those_of_all():
     assert best(predictor, principal="cid") == "git__log"
 
 
-def test_a_new_habit_replaces_an_old_one():
-    predictor = FrequencyPredictor()
-    learn_session(predictor, "git__log", times=5000)
-    learn_session(predictor, "web__fetch", times=1000)
-    assert best(predictor) == "web__fetch"
-
-
-def test_the_time_of_day_decides_between_equals():
-    morning, night = (
-        1_000_000_000.0 - 1_000_000_000 % 86400 + 9 * 3600,
-        1_000_000_000.0 - 1_000_000_000 % 86400 + 22 * 3600,
-    )
-    predictor = FrequencyPredictor()
-    learn_session(predictor, "git__log", times=40, time=morning)
-    learn_session(predictor, "web__fetch", times=40, time=night)
-    assert best(predictor, time=morning) == "git__log"
-    assert best(predictor, time=night) == "web__fetch"
-
-
 def test_a_sequence_is_known_by_its_last_two_tools():
     predictor = SequencePredictor()
     learn_session(predictor, "git__log", "files__read", "git__diff", times=5)
     learn_session(predictor, "web__search", "files__read", "files__write", times=5)
     assert best(predictor, "git__log", "files__read") == "git__diff"
     assert best(predictor, "web__search", "files__read") == "files__write"
-
-
-def test_a_tool_that_is_called_again_and_again_is_expected_again():
-    predictor = SequencePredictor()
-    learn_session(predictor, "web__fetch", "web__fetch", "web__fetch", "web__fetch", times=5)
-    learn_session(predictor, "web__fetch", "git__log")
-    assert best(predictor, "web__fetch") == "web__fetch"
 
 
 def test_company_counts_wherever_in_the_session_it_was_kept():
@@ -102,19 +68,6 @@ def test_of_tools_that_share_sessions_the_nearer_one_comes_first():
     assert of_commit[near] - of_commit[far] > of_diff[near] - of_diff[far]
 
 
-def test_without_company_use_decides():
-    predictor = CooccurrencePredictor()
-    learn_session(predictor, "web__search", times=9)
-    assert best(predictor) == "web__search"
-
-
-def test_the_server_in_use_comes_first_untrained():
-    scores = dict(
-        zip(TOOLS, ServerPredictor().predict(a_prediction_input("web__search", "git__log")).scores, strict=True)
-    )
-    assert scores["git__commit"] > scores["web__fetch"] > scores["files__read"]
-
-
 def test_the_context_alone_ranks_for_embedding():
     prediction_input = in_context("git__log")
     assert prediction_input.relevance is not None
@@ -130,11 +83,6 @@ def test_the_hybrid_is_right_about_context_before_it_has_learned_anything():
     assert best(HybridPredictor(), relevance=relevance) == "web__fetch"
 
 
-def test_the_hybrid_is_right_about_servers_before_it_has_learned_anything():
-    scores = dict(zip(TOOLS, HybridPredictor().predict(a_prediction_input("web__search")).scores, strict=True))
-    assert scores["web__fetch"] > max(scores["git__log"], scores["files__read"])
-
-
 def test_a_signal_that_is_always_wrong_stops_counting():
     """Relevance points at a tool that is never called; use settles what is."""
     described = np.zeros(len(TOOLS))
@@ -145,16 +93,6 @@ def test_a_signal_that_is_always_wrong_stops_counting():
     for tool in ("git__diff", "files__read", "git__diff", "files__write", "git__diff") * 12:
         predictor.learn(a_prediction_input(relevance=relevance), tool)
     assert best(predictor, relevance=relevance) == "git__diff"
-
-
-def test_calls_without_context_do_not_teach_that_contexts_are_worthless():
-    described = np.zeros(len(TOOLS))
-    described[TOOLS.index("web__fetch")] = 1.0
-    relevance = Relevance(described=described, learned=np.zeros(len(TOOLS)), combined=described)
-    predictor = HybridPredictor()
-    for tool in TOOLS * 40:
-        predictor.learn(a_prediction_input(), tool)
-    assert best(predictor, relevance=relevance) == "web__fetch"
 
 
 def test_a_repeated_workflow_is_known_after_a_few_sessions_and_not_to_a_control():
@@ -179,12 +117,6 @@ def test_the_names_of_tools_say_which_unseen_tool_follows():
     assert scores["get_file"] > scores["purge_file"]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_that_is_left_out_contributes_nothing(family: str):
-    predictor = example(HybridPredictor(without=(family,)))
-    assert not predictor.predict(in_context("git__log"), explain=True).contributions[family].any()
-
-
 def test_an_unknown_family_is_an_error_that_names_the_known():
     with pytest.raises(ConfigurationError, match=r"without: no signals are called magic — fix: .*sequence"):
         HybridPredictor(without=("magic",))
@@ -205,25 +137,6 @@ def _relevance(generator: np.random.Generator, size: int) -> Relevance:
     return Relevance(described=described, learned=learned, combined=combined)
 
 
-def _naming(generator: np.random.Generator, size: int, tool: int) -> Relevance:
-    """Relevance that is highest for one tool."""
-    relevance = _relevance(generator, size)
-    relevance.described[tool] = relevance.combined[tool] = 2.0
-    return relevance
-
-
-def test_without_calls_relevance_comes_first_whatever_was_used_elsewhere():
-    """Each session needs another tool, which relevance names: what was used before says nothing."""
-    generator, predictor = np.random.default_rng(5), HybridPredictor()
-    tools = tuple(f"tool{number}" for number in range(300))
-    for number in range(100):
-        relevance = _naming(generator, len(tools), number)
-        predictor.learn(replace(in_context(candidates=tools), relevance=relevance), tools[number])
-    relevance = _naming(generator, len(tools), 200)
-    scores = predictor.predict(a_prediction_input(candidates=tools, relevance=relevance)).scores
-    assert int(np.argmax(scores)) == 200
-
-
 def test_the_hybrid_ranks_first_calls_by_use_once_that_has_proved_better():
     generator, predictor = np.random.default_rng(5), HybridPredictor()
     for _ in range(60):
@@ -239,12 +152,6 @@ def test_the_hybrid_expects_at_a_session_s_start_what_sessions_use_wherever_in_t
     shares = 1 / (1 + np.exp(-predictor.predict(a_prediction_input()).scores))
     expected = {"git__log": 1.0, "git__diff": 0.5, "git__commit": 0.25}
     assert shares.tolist() == pytest.approx([expected.get(tool, 0.0) for tool in TOOLS], abs=0.05)
-
-
-def test_a_sequence_begins_as_others_did():
-    sequence = SequencePredictor()
-    learn_session(sequence, "git__log", "web__search", "git__log", "web__search", times=5)
-    assert best(sequence) == "git__log"
 
 
 def test_what_relevance_decides_is_told_as_the_contexts_contribution():
@@ -292,8 +199,3 @@ def test_the_probabilities_of_the_next_call_sum_to_one_over_new_and_used_tools()
     for calls in (("git__log",), TOOLS):
         likely = example(HybridPredictor(fresh_bonus=0.0)).predict(a_prediction_input(*calls)).scores
         assert np.exp(likely).sum() == pytest.approx(1.0)
-
-
-def test_amounts_are_laid_out_over_the_candidates() -> None:
-    amounts = {"c": 3.0, "a": 1.0, "gone": 7.0}
-    assert IndexedInput(a_prediction_input(candidates=("a", "b", "c"))).spread(amounts).tolist() == [1.0, 0.0, 3.0]

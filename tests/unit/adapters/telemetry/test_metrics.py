@@ -183,37 +183,3 @@ def test_the_terms_of_the_law_are_of_one_instant():
     parts = ("riglm_records_stored_total", "riglm_records_queued", "riglm_records_spooled")
     assert found["riglm_records_accepted_total"] == sum(found[part] for part in parts) + dropped
     assert (found["riglm_records_spooled"], found["riglm_records_recovered_total"]) == (4, 2)
-
-
-def test_states_are_one_for_what_is_and_zero_for_what_is_not(metrics):
-    states = ("idle", "opening", "open", "broken")
-    assert [value(metrics, "riglm_upstream_state", upstream="docs", state=state) for state in states] == [0, 0, 1, 0]
-    assert [value(metrics, "riglm_upstream_state", upstream="mail", state=state) for state in states] == [0, 0, 0, 1]
-    assert value(metrics, "riglm_upstream_state_since_timestamp_seconds", upstream="docs") == 12.5
-    assert value(metrics, "riglm_embedder_state", state="ready") == 1
-    assert value(metrics, "riglm_embedder_fallback_active") == 1
-    about = {"provider": "hashing", "model": EMBEDDER.actual_model, "quality": "low"}
-    assert value(metrics, "riglm_embedder_info", **about) == 1
-    assert value(metrics, "riglm_sessions_live") == 3
-    assert value(metrics, "riglm_spool_bytes") == 4096
-
-
-def test_what_waits_for_clickhouse_is_counted_if_that_is_configured(metrics):
-    assert not any("clickhouse" in name for name, _ in values(metrics))
-    metrics.read_from(replace(READINGS, archived=READINGS.records))
-    counts = READINGS.records()
-    assert value(metrics, "riglm_clickhouse_records_waiting") == counts.queued + counts.spooled > 0
-    assert value(metrics, "riglm_clickhouse_records_dropped_total") == counts.dropped > 0
-
-
-def test_where_nothing_is_predicted_there_is_no_embedder():
-    metrics = PrometheusMetrics(["docs"], lambda: "1")
-    metrics.read_from(replace(READINGS, embedder=lambda: None))
-    assert not any(name.startswith("riglm_embedder") for name, _ in values(metrics))
-
-
-def test_the_process_is_told_of_too_and_no_registry_of_others_is_used(metrics):
-    found = {name for name, _ in values(metrics)}
-    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "python_info"} <= found
-    body, _ = PrometheusMetrics([], lambda: "1").scrape()
-    assert b'upstream="docs"' not in body

@@ -114,18 +114,6 @@ async def settled(client_send_count, network):
     await wait_until_async(lambda: len(network.sent) >= client_send_count)
 
 
-async def test_a_request_that_is_aborted_while_it_waits_is_not_sent(accounts):
-    accounts.save(account())
-    network, send = sending(accounts)
-    send(b"one").abort()
-    send(b"two").pause()
-    assert not network.sent
-    await settled(1, network)
-    ((block, body, exchange),) = network.sent
-    assert (block, body) == (b"a: b\r\nauthorization: Bearer access-canary\r\n", b"two")
-    assert exchange.paused
-
-
 async def test_a_sign_in_after_answers_without_a_token_takes_effect_at_the_first_refusal(accounts):
     network, send = sending(accounts)
     sink = Answer()
@@ -200,23 +188,6 @@ async def test_a_refusal_of_an_account_keeps_the_text_of_the_server(accounts, ki
         await client.close()
     assert words in found
     assert found.endswith("; it says: Ask Ann")
-
-
-async def test_a_second_refusal_is_passed_on(accounts):
-    accounts.save(account())
-    network, send = sending(accounts)
-    sink = Answer()
-    send(b"one", sink)
-    await settled(1, network)
-    accounts.save(account("newer"))
-    network.sent[0][2].sink.head(401, HttpHeaders())
-    network.sent[0][2].end()
-    await settled(2, network)
-    assert network.sent[1][0].endswith(b"Bearer newer\r\n")
-    network.sent[1][2].sink.head(401, HttpHeaders())
-    network.sent[1][2].end()
-    assert sink.status == 401
-    assert sink.over.is_set()
 
 
 async def test_a_token_that_is_refused_while_the_account_is_read_again_is_renewed(accounts, monkeypatch):

@@ -10,7 +10,7 @@ from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.wire.decoding import decode
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
-from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, greeted, notification, settle
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, greeted, settle
 from tests.waiting import wait_until_async
 
 
@@ -125,21 +125,6 @@ async def test_a_request_given_up_without_a_notice_is_cancelled_in_riglms_words(
     assert wire.sent("notifications/cancelled")["params"]["requestId"] == 1
 
 
-async def test_a_cancellation_follows_its_request_while_the_channel_opens(link, wires):
-    wires.gate.clear()
-    answer = ask(link, 1, "tools/call")
-    await settle()
-    link.cancel(answer, None)
-    wires.gate.set()
-    assert (await wires.number(1)).methods == ["tools/call", "notifications/cancelled"]
-
-
-async def test_notifications_alone_start_nothing(link, wires):
-    link.send(notification("notifications/roots/list_changed"))
-    await settle()
-    assert wires.all == []
-
-
 async def test_after_a_crash_handshake_log_level_and_subscriptions_are_repeated(link, wires):
     first = await greeted(wires, link)
     for number, (method, params) in enumerate(
@@ -175,32 +160,6 @@ async def test_after_a_crash_handshake_log_level_and_subscriptions_are_repeated(
     second.answer(second.lines[0])
     second.answer({"id": 10}, "works")
     assert await answer.result() == "works"
-
-
-async def test_a_restarted_server_that_refuses_the_handshake_fails_the_request(link, wires):
-    first = await greeted(wires, link)
-    first.receiver.ended("exited with code 1")
-    answer = ask(link, 1, "tools/call")
-    second = await wires.number(2)
-    second.refuse(second.lines[0])
-    assert await answer.words() == "upstream 'server' restarted and refused the handshake"
-
-
-async def test_a_handshake_that_had_no_success_is_not_repeated(link, wires):
-    answer = ask(link, 1, "initialize")
-    (await wires.number(1)).receiver.ended("exited with code 1")
-    await answer.words()
-    again = ask(link, 2, "initialize")
-    second = await wires.number(2)
-    assert second.lines == [json.loads(again.message.line)]
-
-
-async def test_a_client_that_opens_anew_is_heard_and_not_its_old_handshake(link, wires):
-    first = await greeted(wires, link)
-    first.receiver.ended("exited with code 1")
-    again = ask(link, 2, "initialize")
-    second = await wires.number(2)
-    assert second.lines == [json.loads(again.message.line)]
 
 
 async def test_noise_is_skipped_and_an_unreadable_answer_fails_its_request(link, wires):

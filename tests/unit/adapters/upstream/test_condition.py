@@ -6,11 +6,9 @@ from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
-from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.domain.errors import UpstreamUnavailableError
-from riglm.domain.upstream import UpstreamHealth
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, greeted, within
-from tests.unit.adapters.upstream.web import WebServer, cut, hold, in_turn, reply, saying, visibility
+from tests.unit.adapters.upstream.web import WebServer, hold, in_turn, reply, saying, visibility
 from tests.waiting import wait_until_async
 
 
@@ -46,12 +44,6 @@ def state(upstream):
     return upstream.health().state
 
 
-async def test_a_server_that_nobody_asked_is_idle(piped):
-    health = piped.health()
-    assert (health.name, health.state, health.last_error) == ("server", "idle", None)
-    assert health.since > 0
-
-
 async def test_a_server_is_opening_until_its_channel_is_there_and_idle_when_its_client_left(piped, wires):
     wires.gate.clear()
     link = piped.connect(Ears())
@@ -84,33 +76,6 @@ async def test_a_server_whose_channel_broke_is_broken_until_it_is_asked_again(pi
     assert state(piped) == "broken"
 
 
-async def test_one_clients_broken_channel_does_not_hide_that_others_work(piped, wires):
-    one, other = piped.connect(Ears()), piped.connect(Ears())
-    first = await greeted(wires, one, 1)
-    await greeted(wires, other, 2)
-    first.receiver.ended("was killed")
-    assert (state(piped), piped.health().last_error) == ("open", "was killed")
-    await within(other.close())
-    assert state(piped) == "idle"
-
-
-async def test_over_http_a_server_is_open_as_long_as_it_answers():
-    server = WebServer()
-    async with visibility(server) as upstream:
-        assert state(upstream) == "idle"
-        link = upstream.stateless(Ears())
-        answer = ask(link, 1, "tools/list")
-        assert state(upstream) == "opening"
-        await answer.result()
-        assert (state(upstream), upstream.health().last_error) == ("open", None)
-        server.handlers["tools/call"] = cut
-        await ask(link, 2, "tools/call", {"name": "x"}).words()
-        assert state(upstream) == "broken"
-        assert upstream.health().last_error
-        await ask(link, 3, "tools/list").result()
-        assert state(upstream) == "open"
-
-
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
 async def test_over_http_a_server_that_refuses_whatever_it_is_asked_is_broken(status):
     server = WebServer()
@@ -133,14 +98,3 @@ async def test_over_http_a_server_that_never_spoke_is_broken_and_one_that_is_slo
         await ask(link, 1, "tools/list").words()
         await ask(link, 2, "tools/list").words()
         assert state(upstream) == "open"
-
-
-def test_a_condition_that_does_not_change_keeps_its_time():
-    condition = ChannelHealthTracker("server")
-    condition.moved("idle", "opening")
-    condition.moved("opening", "open")
-    before = condition.health
-    condition.moved("idle", "opening")
-    condition.moved("opening", "open")
-    assert condition.health is before
-    assert isinstance(before, UpstreamHealth)

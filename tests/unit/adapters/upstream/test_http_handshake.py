@@ -1,14 +1,11 @@
 import asyncio
-import gc
 import json
-import tracemalloc
 
 import pytest
 
 from riglm.adapters.mcp.upstream import http_handshake_link as http_handshake
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.domain import jsonrpc
-from riglm.domain.session import ProtocolEra
 from riglm.ports.upstream import UpstreamLink
 from tests.unit.adapters.upstream import web
 from tests.unit.adapters.upstream.actors import Ears, ask, notification, settle, within
@@ -70,37 +67,6 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
         assert "tools/call" not in server.methods
 
 
-@pytest.mark.parametrize("fate", [hold, cut])
-async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_ever(monkeypatch, fate):
-    monkeypatch.setattr(http_handshake, "_HOLD_SECONDS", 0.05)
-    server = WebServer()
-    server.handlers["notifications/initialized"] = fate
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        await ask(link, 1, "tools/list").result()
-
-
-async def test_a_link_that_has_nothing_to_do_takes_less_than_a_kibibyte():
-    async with visibility(WebServer()) as upstream:
-        for link in [upstream.connect(Ears()) for _ in range(40)]:
-            await greet(link)
-            await ask(link, 1, "tools/list").result()
-        tracemalloc.start()
-        try:
-            links = [upstream.connect(Ears()) for _ in range(100)]
-            for link in links:
-                await greet(link)
-                await ask(link, 1, "tools/list").result()
-            gc.collect()
-            ours = tracemalloc.take_snapshot().filter_traces(
-                [tracemalloc.Filter(True, "*/riglm/adapters/mcp/upstream/*")]
-            )
-        finally:
-            tracemalloc.stop()
-    assert sum(one.size for one in ours.statistics("filename")) < 1024 * len(links)
-
-
 async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
     server = WebServer()
     gate = asyncio.Event()
@@ -155,31 +121,6 @@ async def test_a_session_that_is_forgotten_is_opened_anew_with_all_that_was_told
         assert server.messages[-1]["method"] == "tools/call"
         assert server.requests[-1].headers["mcp-session-id"] == "s2"
         assert len(server.asked("tools/call")) == 6
-
-
-@pytest.mark.parametrize(("status", "words"), [(404, None), (400, None), (503, "upstream 'server' answered HTTP 503")])
-async def test_a_refusal_that_comes_after_the_new_session_opens_no_other(status, words):
-    server, gate = WebServer(), asyncio.Event()
-    refuse = forgetting(status)
-
-    async def late(caller: Caller, message, asked):
-        await gate.wait()
-        await refuse(caller, message, asked)
-
-    server.handlers |= {"tools/list": refuse, "tools/call": late, "ping": refuse}
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        server.session = b"s2"
-        straggler = ask(link, 1, "tools/call")
-        await wait_until_async(lambda: "tools/call" in server.methods)
-        await ask(link, 2, "tools/list").result()
-        gate.set()
-        if words is None:
-            assert await straggler.result() == {"was": "tools/call"}
-        else:
-            assert await straggler.words() == words
-        assert server.methods.count("initialize") == 2
 
 
 @pytest.mark.parametrize("status", [404, 400])
@@ -296,20 +237,6 @@ async def test_a_server_that_cannot_be_greeted_again_fails_what_it_refused(monke
         server.handlers["tools/call"] = saying(reply(b"", 404))
         server.handlers["initialize"] = opening
         assert words in await ask(link, 1, "tools/call").words()
-
-
-async def test_a_fault_of_riglm_when_it_greets_again_is_reported_and_logged(monkeypatch, caplog):
-    async def fault(*_: object) -> tuple[bytes, bytes]:
-        raise RuntimeError("oops")
-
-    monkeypatch.setattr(http_handshake, "greet", fault)
-    server = WebServer()
-    server.handlers["tools/call"] = saying(reply(b"", 404))
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        assert "see riglm's log" in await ask(link, 1, "tools/call").words()
-        assert "greeting again failed" in caplog.text
 
 
 async def test_a_new_session_may_open_on_an_event_stream():
@@ -449,41 +376,6 @@ async def test_a_server_without_such_a_stream_is_asked_once(answer):
         assert link._listening._timer is None
 
 
-async def test_the_stream_is_opened_anew_with_a_new_session():
-    server = WebServer()
-
-    async def stream(caller: Caller, asked):
-        await caller.say(web.STREAM % b"" + web.event(note(CHANGED), "7"))
-        await caller.hang_up()
-
-    server.on_get = stream
-    ears = Ears()
-    async with visibility(server) as upstream:
-        link = upstream.connect(ears)
-        await greet(link)
-        link.listen(listening=True)
-        await within(ears.news.wait())
-        server.session = b"s2"
-        server.handlers["tools/call"] = saying(reply(b"", 404), reply(b'{"jsonrpc":"2.0","id":1,"result":{}}'))
-        await ask(link, 1, "tools/call").result()
-        await wait_until_async(lambda: len(ears.heard) == 2)
-        headers = server.gets[1].headers
-        assert (headers["mcp-session-id"], "last-event-id" in headers) == ("s2", False)
-
-
-async def test_the_eras_are_forgotten_when_the_server_cuts_the_connection():
-    server = WebServer()
-    async with visibility(server) as upstream:
-        upstream.learned(ProtocolEra.MODERN, supported=False)
-        link = upstream.connect(Ears())
-        await greet(link)
-        assert upstream.supports(ProtocolEra.MODERN) is False
-        server.handlers["tools/call"] = cut
-        answer = ask(link, 1, "tools/call")
-        assert (await answer.words()).startswith("upstream 'server' gave no usable answer: ")
-        assert upstream.supports(ProtocolEra.MODERN) is None
-
-
 async def test_a_kept_connection_that_was_cut_is_tried_again_but_for_what_may_have_effects():
     server = WebServer()
     async with visibility(server) as upstream:
@@ -504,13 +396,3 @@ async def test_an_odd_revision_is_not_put_into_a_header():
         await greet(link)
         await ask(link, 1, "tools/list").result()
         assert "mcp-protocol-version" not in server.requests[-1].headers
-
-
-async def test_a_notification_that_is_never_taken_is_given_up():
-    server = WebServer()
-    server.handlers["notifications/vendor"] = hold
-    async with visibility(server, timeout_seconds=UpstreamTimeouts(initialize=0.05)) as upstream:
-        link = upstream.connect(Ears())
-        link.send(notification("notifications/vendor"))
-        await wait_until_async(lambda: server.methods == ["notifications/vendor"])
-        await wait_until_async(lambda: link._deliveries._kept is None)

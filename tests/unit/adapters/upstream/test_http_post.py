@@ -6,7 +6,7 @@ from riglm.adapters.mcp.upstream import http_post
 from riglm.domain.invocation import ErrorKind
 from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.upstream import web
-from tests.unit.adapters.upstream.actors import Ears, ask, notification, within
+from tests.unit.adapters.upstream.actors import Ears, ask
 from tests.unit.adapters.upstream.web import (
     ANSWER,
     LIMIT,
@@ -48,21 +48,6 @@ async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(fin
         if finish:
             await ask(link, 2, "tools/list").result()
             assert server.served.callers == 1, "the connection is used again"
-
-
-async def test_a_connection_that_breaks_after_the_answer_is_let_go():
-    server = WebServer()
-
-    async def answer_and_cut(caller: Caller, message, asked):
-        await caller.say(web.STREAM % b"" + web.event(web.result(message)))
-        caller.reset()
-        raise ConnectionError
-
-    server.handlers["tools/call"] = answer_and_cut
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "tools/call").result()
-        await wait_until_async(lambda: link._deliveries._kept is None)
 
 
 @pytest.mark.parametrize(
@@ -178,26 +163,6 @@ async def test_a_refusal_keeps_the_text_of_the_server(status, body, header, word
     assert found.endswith(words)
 
 
-async def test_a_server_that_was_reached_is_not_said_to_be_unreachable():
-    server = WebServer()
-    server.handlers["tools/call"] = web.cut
-    async with visibility(server) as upstream:
-        found = await ask(upstream.connect(Ears()), 1, "tools/call").words()
-    assert found.startswith("upstream 'server' gave no usable answer: http://127.0.0.1")
-
-
-@pytest.mark.parametrize("kind", ["json", "events"])
-@pytest.mark.parametrize(("asked", "given"), [(2, "2"), (2, 2.0), (2, "2.0"), ("7", 7), ("7", 7.0), ("x", "x")])
-async def test_an_answer_may_give_the_id_in_another_type(asked, given, kind):
-    server = WebServer()
-    line = json.dumps({"jsonrpc": "2.0", "id": given, "result": {}}).encode()
-    server.handlers["tools/call"] = saying(reply(line)) if kind == "json" else streaming(web.event(line))
-    async with visibility(server) as upstream:
-        answer = ask(upstream.connect(Ears()), asked, "tools/call")
-        assert await answer.result() == {}
-        assert answer.raw["id"] == asked
-
-
 def redirecting(status: int, *paths: str):
     """A server whose paths redirect to the next ones; the last one answers."""
     server = WebServer()
@@ -226,91 +191,6 @@ async def test_a_redirect_within_the_origin_is_followed_and_remembered(status, p
         assert await ask(link, 2, "tools/list").result() == {"was": "tools/list"}
         assert seen == [*paths, paths[-1]]
         assert [one.headers["authorization"] for one in server.requests] == ["Bearer x", "Bearer x"]
-
-
-@pytest.mark.parametrize("status", [307, 308])
-async def test_a_redirect_may_change_between_requests(status):
-    """The first URL is asked again when its target is missing."""
-    server, seen, targets = WebServer(), [], ["/a"]
-    post = server.post
-
-    async def moved(caller, request):
-        path = request.line.split(" ")[1]
-        seen.append(path)
-        if path == "/mcp":
-            await caller.say(reply(b"", status, headers=f"Location: {targets[-1]}\r\n".encode()))
-        elif path == targets[-1]:
-            await post(caller, request)
-        else:
-            await caller.say(reply(b"", 404))
-
-    server.post = moved
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "tools/call").result()
-        targets.append("/b")
-        assert await ask(link, 2, "tools/call").result() == {"was": "tools/call"}
-    assert seen == ["/mcp", "/a", "/a", "/mcp", "/b"]
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_of_the_stream_and_of_the_end_of_a_session_is_followed(status):
-    server, seen = WebServer(), []
-
-    async def moved(caller, request):
-        seen.append(request.line.rsplit(" ", 1)[0])
-        if request.line.split(" ")[1] == "/moved":
-            await caller.say(web.STREAM % b"" + web.event(PROGRESS))
-            await caller.hang_up()
-        else:
-            await caller.say(reply(b"", status, headers=b"Location: /moved\r\n"))
-
-    server.on_get = server.on_delete = moved
-    ears = Ears()
-    async with visibility(server) as upstream:
-        link = upstream.connect(ears)
-        await ask(link, 1, "initialize").result()
-        link.listen(listening=True)
-        await within(ears.news.wait())
-        await link.close()
-    assert seen == ["GET /mcp", "GET /moved", "DELETE /mcp", *(["DELETE /moved"] if status != 303 else [])]
-
-
-async def test_heartbeats_of_the_stream_are_logged_once(caplog):
-    server, ears = WebServer(), Ears()
-
-    async def beat(caller, _):
-        heartbeat = web.event(b'{"type":"heartbeat"}')
-        await caller.say(web.STREAM % b"" + heartbeat + heartbeat + web.event(b"[%b]" % PROGRESS))
-
-    server.on_get = beat
-    async with visibility(server) as upstream:
-        link = upstream.connect(ears)
-        await ask(link, 1, "initialize").result()
-        link.listen(listening=True)
-        await within(ears.news.wait())
-    assert caplog.messages.count("skipped an event that is no message") == 1
-
-
-async def test_a_redirect_that_loses_a_notification_or_the_stream_is_logged(caplog):
-    server = WebServer()
-    elsewhere = reply(b"", 307, headers=b"Location: http://elsewhere.test/mcp\r\n")
-    server.handlers["notifications/initialized"] = saying(reply(b"", 303, headers=b"Location: /other\r\n"))
-
-    async def moved(caller, request):
-        await caller.say(elsewhere)
-
-    server.on_get = moved
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "initialize").result()
-        link.send(notification("notifications/initialized"))
-        link.listen(listening=True)
-        await wait_until_async(lambda: "cannot send messages outside of requests" in caplog.text)
-    records = {record.message: record for record in caplog.records}
-    assert "lose its content" in records["a message was not taken"].redirect
-    assert "another origin" in records["a server cannot send messages outside of requests"].reason
-    assert [request.line.split(" ")[0] for request in server.gets] == ["GET"]
 
 
 @pytest.mark.parametrize(

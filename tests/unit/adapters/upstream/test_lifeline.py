@@ -51,29 +51,6 @@ def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
-async def test_a_fault_of_riglm_while_it_opens_is_reported_and_logged(wires, caplog):
-    owner = Owner(wires)
-    wires.failures.append(RuntimeError("oops"))
-    owner.line.send(ONE)
-    assert "riglm's log" in await owner.went_down()
-    assert "opening failed" in caplog.text
-    await owner.line.close()
-
-
-async def test_a_message_sent_when_it_is_told_that_the_channel_is_gone_opens_a_new_one(wires):
-    owner = Owner(wires)
-    wires.failures.append(UpstreamUnavailableError("cannot run"))
-
-    def again() -> None:
-        owner.after_down = lambda: None
-        owner.line.send(TWO)
-
-    owner.after_down = again
-    owner.line.send(ONE)
-    assert (await wires.number(1)).raw == [TWO]
-    await owner.line.close()
-
-
 async def test_after_failures_in_a_row_a_message_is_refused_at_once(wires, monkeypatch):
     monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 20.0)
     owner = Owner(wires)
@@ -82,18 +59,6 @@ async def test_after_failures_in_a_row_a_message_is_refused_at_once(wires, monke
     await owner.went_down()
     with pytest.raises(UpstreamUnavailableError, match=r"cannot run; the next try is in \d+ s"):
         owner.line.send(TWO)
-    await owner.line.close()
-
-
-@pytest.mark.parametrize(("steady", "failures"), [(0.0, 1), (1000.0, 2)])
-async def test_a_channel_that_held_for_long_starts_the_count_of_failures_anew(wires, monkeypatch, steady, failures):
-    monkeypatch.setattr(reconnecting_channel, "_STEADY_SECONDS", steady)
-    owner = Owner(wires)
-    for number in (1, 2):
-        owner.line.send(ONE)
-        wire = await wires.number(number)
-        wire.receiver.ended("gone")
-    assert owner.line._failures == failures
     await owner.line.close()
 
 

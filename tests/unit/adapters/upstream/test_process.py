@@ -135,23 +135,6 @@ async def test_the_last_words_of_a_child_that_ends_before_it_was_asked_anything_
     assert (said.levelname, said.upstream, said.said) == ("WARNING", "server", "a traceback\nmy last words")
 
 
-async def test_a_child_that_was_asked_something_after_its_opening_has_no_last_words(reaper, caplog):
-    caplog.set_level(logging.INFO)
-    async with Running(reaper) as running:
-        running.notify("initialize")
-        await running.hear()
-        running.notify("die", code=3)
-        await running.ended()
-    assert "my last words" not in str([vars(record) for record in caplog.records])
-
-
-async def test_the_end_tells_the_signal(reaper):
-    async with Running(reaper) as running:
-        running.notify("kill")
-        assert await running.ended() == "was ended by signal 9"
-        running.notify("hello")
-
-
 @pytest.mark.parametrize("which", ["input", "output"])
 async def test_a_child_that_closed_a_pipe_is_of_no_use_and_ended(reaper, which):
     async with Running(reaper, grace=0.2) as running:
@@ -188,12 +171,6 @@ async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_starte
         running.notify("spawn")
         left = (await running.hear())["result"]
     await wait_until_async(lambda: is_missing(left))
-
-
-async def test_complaints_are_drained_however_many(reaper):
-    async with Running(reaper) as running:
-        running.notify("complain", size=5_000_000)
-        assert (await running.hear())["result"] == "complained"
 
 
 @pytest.mark.parametrize("size", [70_000, 1_000_000])
@@ -317,14 +294,3 @@ async def test_what_a_child_said_last_while_it_was_held_back_is_heard_before_its
         running.child.hold(on=False)
         assert (await running.hear())["result"] == "x" * 10
         await running.ended()
-
-
-async def test_a_child_that_is_held_back_may_say_all_it_has_when_it_is_closed(reaper):
-    running = Running(reaper, limit=4 << 20)
-    async with running:
-        running.notify("hello")
-        await running.hear()
-        running.child.hold(on=True)
-        running.notify("answer and die", size=1 << 20)
-    assert running.child._process is not None
-    assert running.child._process.get_returncode() == 0

@@ -59,10 +59,6 @@ async def wire(shared, wires):
     return wire
 
 
-async def test_the_server_is_greeted_once_and_every_client_gets_its_answer(wire):
-    assert wire.methods == ["initialize", "notifications/initialized"]
-
-
 async def test_clients_that_open_at_the_same_time_share_the_answer(shared, wires):
     clients = [Client(shared) for _ in range(3)]
     answers = [client.ask("initialize", identifier=n) for n, client in enumerate(clients)]
@@ -99,12 +95,6 @@ async def test_a_cancelled_request_is_cancelled_under_the_id_that_the_server_kno
     ]
     wire.answer(wire.lines[3], "mine")
     assert await two.result() == "mine"
-
-
-async def test_what_belongs_to_no_request_goes_to_every_client(wire):
-    wire.clients[0].ask("tools/call")
-    wire.notify(CHANGED)
-    assert [client.ears.methods for client in wire.clients] == [[CHANGED], [CHANGED]]
 
 
 async def test_log_messages_go_to_the_only_request_in_flight_or_to_everybody(wire):
@@ -144,19 +134,6 @@ async def test_only_the_last_subscriber_unsubscribes_upstream(wire):
     assert len(two.ears.heard) == 1
 
 
-@pytest.mark.parametrize("how", ["refused", "failed"])
-async def test_a_subscription_that_had_no_success_is_none(wire, how):
-    answer = wire.clients[0].ask("resources/subscribe", {"uri": "a:x"})
-    if how == "refused":
-        wire.refuse(wire.lines[-1])
-        await answer.error()
-    else:
-        wire.receiver.missed("too long")
-        await answer.words()
-    wire.notify(UPDATED, {"uri": "a:x"})
-    assert wire.clients[0].ears.heard == []
-
-
 async def test_a_client_that_leaves_unsubscribes_from_what_nobody_else_wants(wire):
     one, two = wire.clients
     for client, uri in ((one, "a:mine"), (one, "a:ours"), (two, "a:ours")):
@@ -183,21 +160,6 @@ async def test_a_question_goes_to_the_client_whose_request_alone_is_in_flight(wi
     assert [line for line in wire.lines if "result" in line] == [{"jsonrpc": "2.0", "id": "q", "result": "mine"}]
 
 
-async def test_a_question_goes_to_the_client_whose_requests_are_all_that_is_in_flight(wire):
-    one, two = wire.clients
-    answers = [two.ask("tools/call", identifier=n) for n in range(2)]
-    wire.ask(1, "roots/list")
-    assert (two.ears.methods, one.ears.heard, [answer.heard for answer in answers]) == (["roots/list"], [], [[], []])
-
-
-async def test_a_question_without_a_request_goes_to_the_only_client(shared, wires):
-    client = Client(shared)
-    wire = await greeted(wires, client.client_link)
-    wire.ask(1, "roots/list")
-    client.client_link.send(jsonrpc.error(client.ears.heard[0].id, -1, "no roots"))
-    assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["code"]) == (1, -1)
-
-
 @pytest.mark.parametrize("calls", [0, 2])
 async def test_a_question_that_may_be_anybodys_is_refused(wire, calls):
     for client in wire.clients[:calls]:
@@ -205,20 +167,6 @@ async def test_a_question_that_may_be_anybodys_is_refused(wire, calls):
     wire.ask("q", "sampling/createMessage")
     assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["code"]) == ("q", -32601)
     assert [client.ears.heard for client in wire.clients] == [[], []]
-
-
-async def test_a_question_that_is_taken_back_is_taken_back_from_the_client(wire):
-    one, two = wire.clients
-    answer = one.ask("tools/call")
-    wire.ask("q", "elicitation/create")
-    wire.ask("r", "elicitation/create")
-    wire.notify("notifications/cancelled", {"requestId": "r", "reason": "late"})
-    wire.notify("notifications/cancelled", {"requestId": "unknown"})
-    [notice] = one.ears.heard
-    taken_back = answer.heard[1].id
-    assert b'"requestId":%b' % taken_back in notice.line
-    one.client_link.send(jsonrpc.result(taken_back, b"{}"))
-    assert ("result" in wire.lines[-1], two.ears.heard) == (False, [])
 
 
 async def test_a_client_that_leaves_refuses_what_it_was_asked_and_gives_up_what_it_asked(wire):
@@ -231,16 +179,6 @@ async def test_a_client_that_leaves_refuses_what_it_was_asked_and_gives_up_what_
     assert wire.sent("notifications/cancelled")["params"]["requestId"] == wire.lines[2]["id"]
     assert (wire.lines[-1]["id"], wire.lines[-1]["error"]["message"]) == ("q", "The client has left")
     assert "cannot be asked any more" in await one.ask("tools/call").words()
-
-
-async def test_a_client_that_leaves_during_the_handshake_does_not_end_it(shared, wires):
-    one, two = Client(shared), Client(shared)
-    answers = [one.ask("initialize"), two.ask("initialize")]
-    wire = await wires.number(1)
-    await one.client_link.close()
-    assert "closed" in await answers[0].words()
-    wire.answer(wire.lines[0])
-    await answers[1].result()
 
 
 async def test_after_a_crash_the_handshake_and_the_living_subscriptions_are_repeated(wire, wires):
@@ -261,17 +199,3 @@ async def test_after_a_crash_the_handshake_and_the_living_subscriptions_are_repe
     assert await answer.result() == "works"
     third = Client(two.client_link._shared)
     assert await third.ask("initialize").result() == {"protocolVersion": "2025-06-18"}
-
-
-async def test_an_answer_to_a_question_of_a_process_that_died_is_dropped(wire, wires):
-    one, _ = wire.clients
-    answer = one.ask("tools/call")
-    wire.ask(1, "elicitation/create")
-    wire.receiver.ended("exited")
-    one.client_link.send(jsonrpc.result(answer.heard[0].id, b"{}"))
-    one.ask("tools/list")
-    second = await wires.number(2)
-    second.answer(second.lines[0])
-    await settle()
-    second.ask(1, "ping")
-    assert [line for line in second.lines if "result" in line] == [{"jsonrpc": "2.0", "id": 1, "result": {}}]

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from riglm.adapters.mcp.upstream import reconnecting_channel
-from riglm.adapters.mcp.upstream import sse_upstream as sse
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.upstream.sse_upstream import SseUpstream
@@ -100,15 +99,6 @@ async def visibility(server: OldServer, *, timeout_seconds: UpstreamTimeouts = Q
             await within(client.close())
 
 
-@pytest.mark.parametrize("endpoint", ["messages/x", "?session=2", "http://127.0.0.1:{port}/other"])
-async def test_the_endpoint_may_be_relative(endpoint):
-    server = OldServer()
-    async with visibility(server) as upstream:
-        server.endpoint = endpoint.format(port=upstream.served.port)
-        await ask(upstream.connect(Ears()), 1, "ping").result()
-        assert server.paths == [{"m": "/messages/x", "?": "/sse?session=2", "h": "/other"}[endpoint[0]]]
-
-
 @pytest.mark.parametrize(
     ("endpoint", "words"),
     [
@@ -181,26 +171,6 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
         await answer.result()
 
 
-@pytest.mark.parametrize("fate", ["never answered", "refused", "cut off"])
-async def test_a_handshakes_end_that_has_no_success_does_not_hold_the_rest_for_ever(monkeypatch, fate):
-    monkeypatch.setattr(sse, "_HOLD_SECONDS", 0.1)
-    server = OldServer()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "initialize").result()
-        if fate == "never answered":
-            server.gates["notifications/initialized"] = asyncio.Event()
-        elif fate == "refused":
-            server.statuses["notifications/initialized"] = refusal(500)
-        else:
-            server.cut = "notifications/initialized"
-        link.send(notification("notifications/initialized"))
-        await ask(link, 2, "tools/list").result()
-        for gate in server.gates.values():
-            gate.set()
-        await ask(link, 3, "tools/list").result()
-
-
 @pytest.mark.parametrize(
     ("status", "words"),
     [
@@ -228,57 +198,6 @@ async def test_a_message_that_is_refused_fails_alone(status, words):
         server.gates["tools/list"].set()
         await other.result()
         assert len(server.streams) == 1
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirects_of_the_stream_and_of_messages_are_followed(status):
-    server, seen = OldServer(), []
-
-    async def moved(caller: Caller) -> None:
-        asked = await caller.request()
-        seen.append(asked.line.rsplit(" ", 1)[0])
-        where = status if asked.line.startswith("GET") else 307
-        await caller.say(refusal(where, b"Location: /moved?session=1\r\nConnection: close\r\n"))
-        await caller.hang_up()
-
-    turns = iter([moved, server, moved, server])
-
-    async def take_turn(caller: Caller) -> None:
-        await next(turns)(caller)
-
-    async with visibility(take_turn) as upstream:
-        assert await ask(upstream.connect(Ears()), 1, "initialize").result() == {"was": "initialize"}
-    assert seen == ["GET /sse", "POST /messages?session=1"]
-    assert server.paths == ["/moved?session=1"]
-
-
-@pytest.mark.parametrize(
-    ("status", "location", "words"),
-    [
-        (302, "http://elsewhere.test/sse", "which is another origin"),
-        (303, "/sse", "redirects again and again, at last to http://127.0.0.1"),
-        (308, "ftp://127.0.0.1/", "redirects to what is no URL"),
-    ],
-)
-async def test_a_redirect_of_the_stream_that_is_not_followed_is_named(status, location, words):
-    server = OldServer()
-    server.opening = refusal(status, f"Location: {location}\r\nConnection: close\r\n".encode())
-    async with visibility(server) as upstream:
-        found = await ask(upstream.connect(Ears()), 1, "ping").words()
-    assert f"answered HTTP {status} instead of an event stream and redirects" in found
-    assert words in found
-
-
-async def test_a_session_that_is_forgotten_is_opened_again():
-    server = OldServer()
-    server.statuses["tools/call"] = refusal(404)
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "initialize").result()
-        assert "forgot the session (HTTP 404)" in await ask(link, 2, "tools/call").words()
-        server.statuses.clear()
-        await ask(link, 3, "tools/call").result()
-        assert len(server.streams) == 2
 
 
 async def test_a_cut_connection_is_tried_again_but_for_what_may_have_effects():

@@ -1,13 +1,11 @@
 """Messages decoded in order, long ones in a thread."""
 
 import asyncio
-import threading
 
 import pytest
 
 from riglm.adapters.mcp.wire import decoding
 from riglm.adapters.mcp.wire.decoding import LONG_BYTES, Decoded, MessageDecoder
-from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from tests.waiting import WAIT_SECONDS
 
@@ -35,13 +33,6 @@ class Peer:
         await asyncio.wait_for(self.ended.wait(), WAIT_SECONDS)
 
 
-async def test_a_short_message_is_delivered_at_once() -> None:
-    peer = Peer()
-    peer.feed(SHORT)
-    assert (peer.ids, peer.pauses) == ([b"2"], [])
-    await peer.end()
-
-
 async def test_messages_keep_their_order_behind_a_long_one_and_the_peer_is_paused_meanwhile() -> None:
     peer = Peer()
     for data in (LONG, SHORT, LONG, b"noise", SHORT):
@@ -51,22 +42,6 @@ async def test_messages_keep_their_order_behind_a_long_one_and_the_peer_is_pause
     assert (peer.ids, peer.pauses) == ([b"1", b"2", b"1", b"noise", b"2"], [True, False])
     peer.feed(SHORT)
     assert peer.ids[-1] == b"2"
-
-
-async def test_a_long_message_is_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = []
-
-    def decode(data: bytes) -> Message:
-        threads.append(threading.current_thread())
-        return jsonrpc.decode(data)
-
-    monkeypatch.setattr(decoding, "decode", decode)
-    peer = Peer()
-    peer.feed(LONG)
-    peer.feed(SHORT)
-    await peer.end()
-    assert threads[0] is not threading.main_thread()
-    assert threads[1] is threading.main_thread()
 
 
 async def test_a_message_that_fails_does_not_hold_up_the_next(caplog: pytest.LogCaptureFixture) -> None:
@@ -80,27 +55,6 @@ async def test_a_message_that_fails_does_not_hold_up_the_next(caplog: pytest.Log
     await peer.end()
     assert peer.ids == [b"2"]
     assert "a message failed inside riglm" in caplog.text
-
-
-async def test_an_end_is_reported_once() -> None:
-    peer, ends = Peer(), []
-    peer.feed(LONG)
-    peer.decoder.end(lambda: ends.append(len(peer.ids)))
-    async with asyncio.timeout(WAIT_SECONDS):
-        while peer.pauses != [True, False]:
-            await asyncio.sleep(0)
-        peer.feed(LONG)
-        while peer.pauses != [True, False, True, False]:
-            await asyncio.sleep(0)
-    assert (peer.ids, ends) == ([b"1", b"1"], [1])
-
-
-async def test_nothing_is_delivered_after_the_close() -> None:
-    peer = Peer()
-    peer.feed(LONG)
-    peer.decoder.close()
-    await asyncio.sleep(0)
-    assert peer.ids == []
 
 
 LIST = b'{"jsonrpc":"2.0","id":%d,"result":{"tools":"%b"}}'

@@ -1,11 +1,10 @@
 """Every way in which HTTP/1.1 says where an answer ends."""
 
 import asyncio
-import socket
 
 import pytest
 
-from riglm.adapters.mcp.wire.http_client import HttpClient, HttpClientError, HttpHeaders, Target
+from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from tests.unit.adapters.wire.peers import OK, Answer, Caller, answering, client_for, post, serving, within
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -120,15 +119,6 @@ async def test_a_request_without_a_body_has_a_length_only_where_one_is_expected(
         assert server.requests[0].line == f"{method.decode()} /mcp HTTP/1.1"
 
 
-async def test_nothing_waits_for_more_to_send() -> None:
-    async with serving(answering(OK)) as server, client_for() as client:
-        await post(client, server.target)[0].complete()
-        (route,) = client._routes.values()
-        (connection,) = route.pool._open
-        sock = connection._transport.get_extra_info("socket")
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-
-
 async def test_a_large_body_passes_both_ways_unchanged() -> None:
     body = bytes(range(256)) * 80_000
 
@@ -194,39 +184,6 @@ async def test_a_paused_answer_is_not_read_and_a_resumed_one_arrives_whole() -> 
         assert server.callers == 1
 
 
-async def test_a_pause_before_there_is_a_connection_holds_once_there_is_one() -> None:
-    async def script(caller: Caller) -> None:
-        await caller.request()
-        await caller.say(OK)
-        said.set()
-        await caller.hang_up()
-
-    said = asyncio.Event()
-    async with serving(script) as server, client_for() as client:
-        answer, exchange = post(client, server.target)
-        exchange.pause()
-        await within(said.wait())
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert answer.heard == []
-        exchange.resume()
-        await answer.complete()
-
-
-async def test_a_connection_whose_answer_ended_while_paused_reads_again_for_the_next() -> None:
-    class Pausing(Answer):
-        def head(self, status: int, headers: HttpHeaders) -> None:
-            super().head(status, headers)
-            exchange.pause()
-
-    async with serving(answering(OK)) as server, client_for() as client:
-        for _ in range(3):
-            answer = Pausing()
-            exchange = client.send(server.target, b"POST", b"", b"{}", answer)
-            await answer.complete()
-        assert server.callers == 1
-
-
 async def test_credentials_of_the_url_are_sent_unless_others_are_given() -> None:
     async def script(caller: Caller) -> None:
         while (request := await caller.request()) is not None:
@@ -252,10 +209,3 @@ async def test_a_header_block_that_would_end_the_head_is_refused(block: bytes) -
     client = HttpClient(environment={})
     with pytest.raises(ValueError, match="header block"):
         client.send(Target("http://127.0.0.1:9/"), b"POST", block, b"", Answer())
-
-
-async def test_a_failure_can_be_raised() -> None:
-    with pytest.raises(HttpClientError, match="gone") as caught:
-        raise HttpClientError("gone", sent=True)
-    assert caught.value.sent
-    assert not caught.value.reused

@@ -1,15 +1,10 @@
 """How connections are kept, shared and let go."""
 
 import asyncio
-import gc
-import logging
 import random
-import weakref
 
-import pytest
-
-from riglm.adapters.mcp.wire.http_client import MAX_DIALS, HttpClient, HttpClientError, Target
-from tests.unit.adapters.wire.peers import OK, Answer, Caller, answering, client_for, post, serving, within
+from riglm.adapters.mcp.wire.http_client import MAX_DIALS, HttpClient, Target
+from tests.unit.adapters.wire.peers import OK, Caller, answering, client_for, post, serving, within
 
 
 class Counted:
@@ -42,36 +37,6 @@ async def test_requests_one_after_the_other_share_a_connection() -> None:
         assert server.callers == 1
 
 
-async def test_a_request_sent_when_another_ends_gets_its_connection() -> None:
-    class Following(Answer):
-        def end(self) -> None:
-            client.send(server.target, b"POST", b"", b"{}", second)
-            super().end()
-
-    async with serving(answering(OK)) as server, client_for() as client:
-        first, second = Following(), Answer()
-        client.send(server.target, b"POST", b"", b"{}", first)
-        await second.complete()
-        assert server.callers == 1
-
-
-async def test_requests_at_the_same_time_do_not_wait_for_each_other() -> None:
-    door = Counted(100)
-    async with serving(door.script) as server, client_for() as client:
-        answers = [post(client, server.target)[0] for _ in range(100)]
-        await within(door.all_here.wait())
-        door.opened.set()
-        for answer in answers:
-            await answer.complete()
-
-
-async def test_a_burst_of_short_requests_takes_fewer_connections_than_requests() -> None:
-    async with serving(answering(OK)) as server, client_for() as client:
-        for answer in [post(client, server.target)[0] for _ in range(1_000)]:
-            await answer.complete()
-        assert 0 < server.callers < 1_000
-
-
 async def test_only_so_many_connections_are_opened_at_the_same_time() -> None:
     async with serving(answering(OK)) as server, client_for() as client:
         answers = [post(client, server.target)[0] for _ in range(3 * MAX_DIALS)]
@@ -94,13 +59,6 @@ async def test_no_more_connections_stay_than_may_be_idle() -> None:
         assert len([task for task in server.tasks if not task.done()]) == 3
 
 
-async def test_nothing_is_kept_when_nothing_may_be_idle() -> None:
-    async with serving(answering(OK)) as server, client_for(max_idle_per_target=0) as client:
-        for _ in range(3):
-            await post(client, server.target)[0].complete()
-        assert server.callers == 3
-
-
 async def test_idle_connections_are_closed_in_time() -> None:
     door = Counted(5)
     door.opened.set()
@@ -111,23 +69,6 @@ async def test_idle_connections_are_closed_in_time() -> None:
         door.expected = server.callers
         await post(client, server.target)[0].complete()
         await server.settle()
-
-
-async def test_of_idle_connections_only_the_old_ones_are_closed() -> None:
-    door = Counted(2)
-    async with serving(door.script) as server, client_for() as client:
-        answers = [post(client, server.target)[0] for _ in range(2)]
-        await within(door.all_here.wait())
-        door.opened.set()
-        for answer in answers:
-            await answer.complete()
-        (route,) = client._routes.values()
-        older, newer = route.pool._idle
-        older.free_since -= 31.0
-        route.pool._drop_old()
-        assert list(route.pool._idle) == [newer]
-        assert (older.usable, newer.usable) == (False, True)
-        assert route.pool._sweep is not None
 
 
 async def test_a_connection_idle_for_too_long_is_not_used_again() -> None:
@@ -308,38 +249,3 @@ async def test_closing_the_client_fails_what_is_under_way_and_leaves_nothing_ope
         await asyncio.sleep(0)
         assert silent.heard == []
         await client.close()
-
-
-async def test_closing_an_idle_client_closes_its_connections() -> None:
-    async with serving(answering(OK)) as server, client_for() as client:
-        await post(client, server.target)[0].complete()
-        await within(client.close())
-        await server.settle()
-
-
-async def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
-    async with serving(answering(OK)) as server, client_for() as client:
-        await post(client, server.target)[0].complete()
-        (route,) = client._routes.values()
-        gone = weakref.ref(route.pool._idle[0])
-        gc.disable()
-        try:
-            route = None
-            await within(client.close())
-            await server.settle()
-            for _ in range(5):
-                await asyncio.sleep(0)
-            assert gone() is None
-        finally:
-            gc.enable()
-
-
-async def test_a_broken_exchange_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "riglm")
-
-    async def script(caller: Caller) -> None:
-        caller.reset()
-
-    async with serving(script) as server, client_for() as client:
-        assert isinstance(await post(client, server.target)[0].broken(), HttpClientError)
-    assert not [each for each in caplog.records if each.name.startswith("riglm")]

@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 from riglm.adapters.mcp.wire import dialing
 from riglm.adapters.mcp.wire.certificates import VARIABLES, create_ssl_context
 from riglm.adapters.mcp.wire.http_client import Target
-from tests.unit.adapters.wire.peers import OK, Caller, Script, answering, client_for, free_port, post, serving, within
+from tests.unit.adapters.wire.peers import OK, Caller, Script, answering, client_for, free_port, post, serving
 
 
 class Identity:
@@ -76,33 +76,6 @@ async def test_https_is_spoken_with_one_context_made_in_a_thread(identity: Ident
         await post(client, one.target)[0].complete()
         assert len(makers) == 1
         assert makers[0] is not threading.main_thread()
-
-
-async def test_no_context_is_made_for_plain_http() -> None:
-    async with serving(answering(OK)) as server, client_for(ssl_context=never) as client:
-        await post(client, server.target)[0].complete()
-
-
-def never() -> ssl.SSLContext:
-    pytest.fail("a TLS context was made")
-
-
-async def test_a_large_answer_passes_through_tls_with_pauses(identity: Identity) -> None:
-    body = bytes(range(256)) * 20_000
-    raw = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    async with (
-        serving(answering(raw), tls=identity.server) as server,
-        client_for(ssl_context=identity.client) as client,
-    ):
-        for _ in range(2):
-            answer, exchange = post(client, server.target)
-            await within(answer.got_data.wait())
-            exchange.pause()
-            await asyncio.sleep(0)
-            exchange.resume()
-            await answer.complete()
-            assert answer.body == body
-        assert server.callers == 1
 
 
 async def test_a_certificate_nobody_vouches_for_is_refused_before_anything_is_sent(identity: Identity) -> None:
@@ -167,21 +140,6 @@ async def test_a_server_that_accepts_and_says_nothing_takes_only_the_connect_tim
         await server.settle()
 
 
-async def test_aborting_while_tls_is_being_set_up_and_closing_leaves_no_connection(identity: Identity) -> None:
-    async def script(caller: Caller) -> None:
-        called.set()
-        await caller.hang_up()
-
-    called = asyncio.Event()
-    async with serving(script) as server:
-        async with client_for(ssl_context=identity.client) as client:
-            answer, exchange = post(client, Target(f"https://127.0.0.1:{server.port}/"))
-            await within(called.wait())
-            exchange.abort()
-        await server.settle()
-        assert answer.heard == []
-
-
 def forwarding(seen: list[bytes]) -> Script:
     """A proxy: answers plain requests itself, and tunnels a CONNECT to 127.0.0.1 and the port that it names."""
 
@@ -229,14 +187,6 @@ async def test_plain_requests_go_to_the_proxy_in_absolute_form() -> None:
             * 2
         )
         assert proxy.callers == 1
-
-
-async def test_a_proxy_without_credentials_is_sent_none() -> None:
-    seen: list[bytes] = []
-    async with serving(forwarding(seen)) as proxy:
-        async with client_for(environment={"ALL_PROXY": f"127.0.0.1:{proxy.port}"}) as client:
-            await post(client, Target("http://upstream.example/mcp"))[0].complete()
-        assert b"Authorization" not in seen[0]
 
 
 async def test_loopback_never_goes_to_the_proxy() -> None:
@@ -323,8 +273,3 @@ def test_certificates_that_cannot_be_read_are_logged_with_their_variable(
     missing, broken = str(tmp_path / "missing.pem"), str(tmp_path / "broken.pem")
     create_ssl_context(environment={"NODE_EXTRA_CA_CERTS": missing, "REQUESTS_CA_BUNDLE": broken, "SSL_CERT_FILE": ""})
     assert [record.__dict__["variable"] for record in caplog.records] == ["NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"]
-
-
-def test_a_file_that_several_variables_name_is_read_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    create_ssl_context(environment=dict.fromkeys(VARIABLES, str(tmp_path / "missing.pem")))
-    assert len(caplog.records) == 1

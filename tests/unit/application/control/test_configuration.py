@@ -7,19 +7,12 @@ import threading
 import pytest
 
 from riglm.application.control import configuration
-from riglm.application.control.configuration import (
-    FilteringReloadHandler,
-    LiveConfiguration,
-    PredictionReloadHandler,
-    ReloadHandler,
-    ValueReloadHandler,
-    run_aside,
-)
+from riglm.application.control.configuration import LiveConfiguration, PredictionReloadHandler, ReloadHandler
 from riglm.application.worker import Worker
 from riglm.domain.control import ConflictError, ControlUnavailableError, InvalidInputError
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.schemas.settings import Settings
-from tests.waiting import WAIT_SECONDS, wait_until_async
+from tests.waiting import WAIT_SECONDS
 
 START = {
     "upstream": {"url": "http://h/mcp"},
@@ -141,23 +134,6 @@ async def test_what_is_read_at_the_start_only_is_refused_and_so_is_what_the_comm
     assert (log, store.stored) == ([], {})
 
 
-async def test_changes_of_other_processes_are_followed(live, store, worker, monkeypatch):
-    monkeypatch.setattr(configuration, "FOLLOW_SECONDS", 0.01)
-    taken = []
-    here = live(ValueReloadHandler(lambda new: new.filtering.max_tools, taken.append))
-    store.put_setting_changes({"filtering.max_tools": 9, "naming": "none"})
-    following = asyncio.create_task(here.follow(worker, lambda: store))
-    await here.ready(WAIT_SECONDS)
-    assert (taken, here.settings.filtering.max_tools, here.settings.naming) == ([9], 9, "prefix")
-    await here.put({"filtering": {"max_tools": 8}})
-    store.put_setting_changes({"filtering.max_tools": "many"})  # by a newer version, say
-    store.put_setting_changes({"filtering.max_tools": 7})
-    await wait_until_async(lambda: taken[-1] == 7)
-    store.stored.clear()
-    await wait_until_async(lambda: taken[-1] == 20)
-    following.cancel()
-
-
 async def test_stored_changes_that_are_not_valid_are_logged_and_not_applied(live, store, worker, caplog):
     here = live()
     store.put_setting_changes({"filtering.max_tools": "many", "filtering.min_tools": 2})
@@ -167,16 +143,6 @@ async def test_stored_changes_that_are_not_valid_are_logged_and_not_applied(live
     assert here.settings.filtering.min_tools == 5
     assert "filtering.max_tools: this is not a whole number" in caplog.text
     assert "`riglm config reset` removes them" in caplog.text
-
-
-async def test_a_part_is_given_only_what_is_another_value(live):
-    taken = []
-    here = live(
-        ValueReloadHandler(lambda new: new.retention, taken.append),
-        ValueReloadHandler(lambda new: new.logging.level, taken.append),
-    )
-    await here.put({"logging": {"level": "debug"}, "retention": {"session_days": 180}})
-    assert taken == ["debug"]
 
 
 @pytest.mark.parametrize(
@@ -196,15 +162,6 @@ async def test_a_predictor_is_made_where_it_is_another_one(live, change, makes, 
     await here.put(change)
     assert len(made) == makes
     assert [each for _, each in prediction.plans] == reload
-
-
-async def test_a_predictor_is_made_where_prediction_begins(live):
-    made = []
-    here = live(PredictionReloadHandler(Prediction(), lambda settings: settings, made.append))
-    await here.put({"filtering": {"strategy": "none"}})
-    assert made == []
-    await here.put({"filtering": {"strategy": "prediction"}})
-    assert len(made) == 1
 
 
 async def test_a_predictor_that_tries_to_end_the_process_is_refused(live):
@@ -245,45 +202,8 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
         go_on.set()
 
 
-async def test_a_job_aside_gives_its_answer_or_its_error():
-    assert await run_aside(lambda: 5) == 5
-    with pytest.raises(ZeroDivisionError):
-        await run_aside(lambda: 1 // 0, 30.0)
-    assert await run_aside(threading.get_ident) != threading.get_ident()
-
-
-async def test_an_answer_has_the_document_of_its_own_change(live):
-    here = live()
-    changes = await asyncio.gather(*(here.put({"filtering": {"max_tools": 10 + place}}) for place in range(5)))
-    assert [change.document["filtering"]["max_tools"] for change in changes] == [10, 11, 12, 13, 14]
-    assert changes[-1].document == here.shown().document
-
-
-async def test_a_version_of_another_process_is_none_of_this_one(live):
-    one, other = live(), live()
-    with pytest.raises(ConflictError):
-        await other.put(CHANGE, expected_version=one.shown().version)
-
-
 async def test_of_very_many_faults_a_hundred_are_told(live):
     with pytest.raises(InvalidInputError) as refused:
         await live().put({f"max_tols_{number}": 1 for number in range(5000)})
     assert len(refused.value.faults) == 101
     assert "4900 more places are wrong" in refused.value.faults[-1].detail
-
-
-@pytest.mark.parametrize("change", [{"filtering": {"denylist": ["a", "b*"]}}, {"prices": {"preset": "uncached"}}])
-async def test_rules_and_prices_are_made_ready_aside_from_the_loop(live, change):
-    prepared, told = [], []
-
-    class Filter:
-        def prepared(self, rules, predictor, prices):
-            prepared.append((threading.get_ident(), prices.cache_write))
-            return lambda: None
-
-    here = live(FilteringReloadHandler(Filter(), lambda: told.append(threading.get_ident())))
-    await here.put(change)
-    assert told == [threading.get_ident()]
-    ((thread, written),) = prepared
-    assert thread != threading.get_ident()
-    assert written == (1.0 if "prices" in change else 1.25)

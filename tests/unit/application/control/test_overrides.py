@@ -9,7 +9,6 @@ from riglm.application.control.overrides import delete_override, get_override, l
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.worker import Worker
 from riglm.domain.control import ConflictError, ControlUnavailableError, NotFoundError
-from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.schemas.control_api import OverrideCreate
 from riglm.domain.session import uuid7
 from tests.records import a_session, an_invocation, an_override
@@ -47,25 +46,6 @@ async def put(proxy, tool="read", kind="pin", **wanted):
 
 def in_force(proxy):
     return [each.tool for each in proxy.overrides.in_force()]
-
-
-async def test_an_override_is_in_force_and_clients_are_notified_when_it_is_made(parts):
-    _, proxy, notified = parts
-    audited = []
-    proxy.audit = lambda event, about: audited.append((event.value, about["id"]))
-    made = await put(proxy, "read", "exclude", reason="broken", expires_in=60.0)
-    assert (made.tool, made.kind, made.scope, made.key) == ("read", OverrideKind.EXCLUDE, OverrideScope.ALL, "")
-    assert (made.created_at, made.expires_at, made.reason) == (NOW, 1060.0, "broken")
-    assert (in_force(proxy), len(notified)) == (["read"], 1)
-    await delete_override(proxy, made.id)
-    assert (in_force(proxy), len(notified)) == ([], 2)
-    assert audited == [("override_created", str(made.id)), ("override_deleted", str(made.id))]
-
-
-async def test_the_earlier_of_two_ends_counts(proxy):
-    assert (await put(proxy, expires_at=1030.0, expires_in=60.0)).expires_at == 1030.0
-    assert (await put(proxy, expires_at=1090.0, expires_in=60.0)).expires_at == 1060.0
-    assert (await put(proxy)).expires_at is None
 
 
 async def test_a_tool_that_no_server_is_known_to_have_is_refused_once_tools_are_known(store, proxy):

@@ -77,29 +77,8 @@ async def test_questions_share_what_they_may_cost_and_none_waits_for_ever(ask, s
     assert max(times) - min(times) <= 1 < min(times)
 
 
-async def test_a_slow_question_that_is_asked_no_more_lets_the_others_be_fresh_again(ask, clock):
-    await ask("slow", 10.0)
-    assert await ask("quick") == 1
-    clock.now += 45.0
-    assert await ask("quick") == 1
-    clock.now += 10.0
-    assert await ask("quick") == 2
-
-
 async def test_an_error_reaches_all_callers_and_is_not_kept(ask, store):
     store.error = ControlUnavailableError("away")
     assert await asyncio.gather(ask("a"), ask("a"), return_exceptions=True) == [store.error] * 2
     store.error = None
-    assert await ask("a") == 1
-
-
-async def test_an_answer_that_comes_late_is_there_for_later_callers_and_an_older_one_meanwhile(ask, store, clock):
-    store.is_open.clear()
-    with pytest.raises(ControlUnavailableError, match="ask again"):
-        await ask("a")
-    store.is_open.set()
-    await asyncio.sleep(0)
-    assert (await ask("a"), store.asked) == (1, {"a": 1})
-    store.is_open.clear()
-    clock.now += 10.0
     assert await ask("a") == 1

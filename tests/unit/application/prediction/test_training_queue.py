@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 
-
 from riglm.application.prediction.training_queue import MAX_UPDATES, TrainingQueue
 
 

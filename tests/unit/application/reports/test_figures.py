@@ -31,30 +31,6 @@ def called(session, tool, at, found=DiscoveryMethod.LISTED):
     return an_invocation(session, tool, timestamp=at, found=found)
 
 
-def test_a_call_goes_with_the_last_list_before_it():
-    session = a_session(started_at=10.0)
-    found = read(
-        session,
-        a_list(session, "a", "b", "c", at=10.0),
-        called(session, "b", 11.0),
-        a_list(session, "a", hidden=("b", "c"), at=12.0),
-        called(session, "b", 13.0),
-        called(session, "a", 14.0),
-    )
-    assert [(use.tool, use.is_hit, use.fresh, use.shown, use.available) for use in found.uses] == [
-        ("b", True, True, 3, 3),
-        ("b", False, False, 1, 3),
-        ("a", True, True, 1, 3),
-    ]
-
-
-def test_calls_before_any_list_and_of_tools_that_no_list_had_are_left_out():
-    session = a_session(started_at=10.0)
-    found = read(session, called(session, "a", 11.0), a_list(session, "a", at=12.0), called(session, "made_up", 13.0))
-    assert found.uses == ()
-    assert len(found.lists) == 1
-
-
 def test_hit_rates_count_only_lists_that_hid_something():
     session = a_session(started_at=10.0)
     found = read(
@@ -66,44 +42,6 @@ def test_hit_rates_count_only_lists_that_hid_something():
         called(session, "b", 14.0),
     )
     assert [(use.tool, use.is_hit) for use in found.judged] == [("a", True), ("b", False)]
-
-
-def test_a_tool_that_riglm_suggested_counts_as_listed():
-    session = a_session(started_at=10.0)
-    shown = a_list(session, "a", hidden=("b", "c"), at=10.0, mode="enforce")
-    found = read(
-        session, shown, called(session, "b", 11.0), called(session, "c", 12.0, DiscoveryMethod.NAMED), mode="enforce"
-    )
-    assert [(use.tool, use.is_hit) for use in found.judged] == [("b", True), ("c", False)]
-
-
-def test_the_answer_to_a_search_is_no_list():
-    session = a_session(started_at=10.0)
-    found = read(
-        session,
-        a_list(session, "a", hidden=("b",), at=10.0, mode="enforce"),
-        a_list(session, "b", at=11.0, mode="enforce", surface="search"),
-        called(session, "b", 12.0, DiscoveryMethod.SEARCHED),
-        mode="enforce",
-    )
-    assert [(use.is_hit, use.found) for use in found.uses] == [(False, DiscoveryMethod.SEARCHED)]
-    assert len(found.lists) == 1
-
-
-def test_results_count_as_tokens_of_the_meta_tools():
-    session = a_session(started_at=10.0)
-    enforced = {"mode": "enforce"}
-    found = read(
-        session,
-        a_list(session, "b", at=9.0, surface="search", **enforced),
-        a_list(session, "a", hidden=("b", "c", "d", "e"), at=10.0, **enforced),
-        called(session, "a", 11.0),
-        a_list(session, "b", at=12.0, surface="search", **enforced),
-        a_list(session, "c", at=12.0, surface="context", **enforced),
-        called(session, "b", 13.0, DiscoveryMethod.SEARCHED),
-        mode="enforce",
-    )
-    assert [(each.tokens.meta_tools, each.tokens.net) for each in found.lists] == [(200, 200)]
 
 
 def test_a_session_is_priced_in_the_order_in_which_things_happened():

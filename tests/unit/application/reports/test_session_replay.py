@@ -2,18 +2,13 @@
 
 from uuid import UUID
 
-import numpy as np
-import pytest
-
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.session_replay import replay_history
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
-from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.ports.analytics import TrainingCall, TrainingSession
-from riglm.ports.predictor import PredictorPort
 
 TOOLS = tuple(f"files__tool{number}" for number in range(60))
 WORKFLOW = TOOLS[30:33]
@@ -29,19 +24,6 @@ def a_session(number: int, *calls: str, available: tuple[str, ...] = TOOLS) -> T
         tools_available=available,
         calls=tuple(TrainingCall(tool, "files", DiscoveryMethod.LISTED, True, float(number)) for tool in calls),
     )
-
-
-class Favoring(PredictorPort):
-    """States that a session needs some tools for certain, and others never."""
-
-    def __init__(self, *tools: str) -> None:
-        self._tools = tools
-
-    def learn(self, prediction_input: PredictionInput, tool: str, weight: float = 1.0) -> None:
-        """Nothing is learned."""
-
-    def predict(self, prediction_input: PredictionInput, *, explain: bool = False) -> Prediction:
-        return Prediction(scores=np.array([float(tool in self._tools) for tool in prediction_input.candidates]))
 
 
 def walked(history, make=FrequencyPredictor, **options):
@@ -84,19 +66,6 @@ def test_a_tool_that_nothing_speaks_for_is_missed_until_it_was_used():
     assert (hits[30], hits[59]) == ([False], [True])
 
 
-def test_the_strategy_decides_what_is_listed():
-    right, wrong = (walked(a_history(), lambda tools=tools: Favoring(*tools)) for tools in (WORKFLOW, TOOLS[:3]))
-    assert right.figures()["hit_rate"] > 97
-    assert wrong.figures()["hit_rate"] < 10
-    assert right.figures()["price"] < wrong.figures()["price"]
-
-
-def test_a_tool_that_was_called_counts_as_available():
-    found = walked([a_session(1, "elsewhere", available=("here",))]).figures()
-    assert found["hit_rate"] == 100
-    assert found["reduction"] == 0
-
-
 def test_a_session_of_which_no_list_is_known_is_learned_from_and_not_judged():
     unlisted = [a_session(number, *WORKFLOW, TOOLS[number], available=()) for number in range(30)]
     history = [*unlisted, a_session(30, *WORKFLOW)]
@@ -106,39 +75,8 @@ def test_a_session_of_which_no_list_is_known_is_learned_from_and_not_judged():
     assert not all(call.is_hit for call in walked(history[-1:]).calls)
 
 
-def test_what_was_before_the_time_that_is_judged_is_learned_from():
-    whole, latest = walked(a_history()), walked(a_history(), since=40.0)
-    assert latest.calls == [call for call in whole.calls if call.at >= 40.0]
-    assert latest.costs == whole.costs[40:]
-    assert len(latest.calls) == 60
-
-
-def test_failed_calls_count_and_are_not_learned():
-    failed = TrainingCall(TOOLS[50], "files", DiscoveryMethod.LISTED, False, 1.0)
-    session = a_session(1, *WORKFLOW)
-    with_failure = TrainingSession(**{**_fields(session), "calls": (failed, *session.calls)})
-    later = a_history(4)[-1]
-    calls = walked([*a_history(1), with_failure, later]).calls
-    assert [call.tool for call in calls].count(TOOLS[50]) == 1
-    without = walked([*a_history(1), session, later]).calls
-    assert [(call.tool, call.is_hit) for call in calls[-3:]] == [(call.tool, call.is_hit) for call in without[-3:]]
-
-
 def _fields(session):
     return {name: getattr(session, name) for name in TrainingSession.__dataclass_fields__}
-
-
-def test_progress_is_reported_by_session():
-    done = []
-    walked(a_history(3), on_session=done.append)
-    assert done == [1, 1, 1]
-
-
-@pytest.mark.parametrize("name", ["hit_rate", "new_hit_rate", "mean_list", "price", "price_of_search", "requests"])
-def test_no_history_has_no_shares(name):
-    found = walked([]).figures()
-    assert found["sessions"] == found["calls"] == 0
-    assert found[name] is None
 
 
 def test_principals_learn_apart_where_they_are_told_to():

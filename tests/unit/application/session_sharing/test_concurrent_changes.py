@@ -93,14 +93,6 @@ async def test_a_context_is_not_undone_by_a_call_that_was_under_way(one, other):
     assert one.contexts == ["about"]
 
 
-async def test_numbers_go_on_after_those_that_were_known_when_the_state_was_emptied(one, state):
-    for _ in range(3):
-        await one.asked_modern(HANDLED, calls(one, "a"))
-    state._values.clear()
-    session = await one.asked_modern(HANDLED, calls(one, "a"))
-    assert session.sequence == 4
-
-
 async def test_what_happened_while_the_state_was_away_is_joined_when_it_is_back(one, other, state):
     await begun(one, other)
     state.is_away = True
@@ -112,18 +104,6 @@ async def test_what_happened_while_the_state_was_away_is_joined_when_it_is_back(
     newcomer = Process(state)
     await known_with("here", newcomer)
     assert await known_with("there", newcomer) == {"first", "here", "there"}
-
-
-async def test_what_was_kept_without_an_answer_is_not_there_twice(one, other, state):
-    await begun(one, other)
-    state.loses_answers = True
-    session = await one.asked_modern(HANDLED, calls(one, "a"))
-    await one.asked_modern(HANDLED, calls(one, "b"))
-    state.loses_answers = False
-    await one.asked_modern(HANDLED, calls(one, "c"))
-    assert remembered(one, session)[-3:] == ["a", "b", "c"]
-    there = await other.asked_modern(HANDLED, method="tools/list")
-    assert remembered(other, there)[-3:] == ["a", "b", "c"]
 
 
 async def test_what_was_kept_without_an_answer_and_changed_by_others_since_is_not_there_twice(one, other, state):
@@ -173,22 +153,6 @@ async def test_a_session_that_others_change_all_the_time_is_kept_in_the_end(one,
     session = await one.asked_modern(HANDLED, calls(one, "mine"))
     assert "mine" in remembered(one, session)
     assert {"mine", *(f"other-{number}" for number in range(7))} <= await known_with("mine", other)
-
-
-async def test_many_requests_of_a_session_that_end_at_once_are_kept_together(one, state):
-    session = await begun(one)
-    swaps = []
-    swap = state.swap
-
-    async def counted(*asked):
-        swaps.append(asked)
-        await asyncio.sleep(0)
-        return await swap(*asked)
-
-    state.swap = counted
-    await asyncio.gather(*(one.asked_modern(HANDLED, calls(one, f"{number}")) for number in range(20)))
-    assert len(swaps) <= 3
-    assert len(remembered(one, session)) == 21
 
 
 async def test_what_clients_subscribe_to_at_two_processes_at_once_is_all_told_to_a_third(one, other, state):

@@ -62,13 +62,6 @@ def test_calls_of_both_stay_in_the_order_in_which_they_were_kept(base):
     assert session.sequence == 4, "numbers are given by a counter, and the greatest one counts"
 
 
-def test_what_both_have_already_is_not_there_twice(base):
-    assert merged(base, base, base) == base
-    one = Side(base).calls("one").record
-    assert merged(base, base, one) == one
-    assert merged(base, one, base) == one
-
-
 def test_calls_stay_when_more_were_made_than_are_remembered(base):
     full = Side(base).calls(*["a"] * MAX_CALLS).record
     _, state = after(full, Side(full).calls("one"), Side(full).calls("a", "other"))
@@ -116,17 +109,6 @@ def test_what_one_process_let_go_of_a_search_stays_so(base):
     assert after(known, one, other)[1].searched == {"y", "z"}
 
 
-def test_without_anything_known_before_all_is_new(base):
-    assert merged(None, base, Side().record).progress == base.progress
-
-
-def test_a_process_that_does_not_filter_takes_nothing_away(base):
-    bare = msgspec.structs.replace(base, progress=None, sequence=9)
-    assert merged(bare, bare, base).progress == base.progress
-    assert merged(base, base, bare).progress == base.progress
-    assert merged(bare, bare, base).sequence == 9
-
-
 @pytest.mark.parametrize("is_first", [True, False])
 def test_of_a_session_that_was_forgotten_nothing_comes_back(base, is_first):
     one, other = Side(base), Side(base).calls("c").says("mine", "c")
@@ -134,14 +116,6 @@ def test_of_a_session_that_was_forgotten_nothing_comes_back(base, is_first):
     one.state = SessionState()
     _, state = after(base, *((one, other) if is_first else (other, one)))
     assert (state.calls, state.context, state.plan, state.used_in_turn) == ([], None, None, {})
-
-
-def test_what_follows_after_it_was_forgotten_is_joined_as_ever(base):
-    sides = [Side(base), Side(base)]
-    for side in sides:
-        side.session.forgotten_at, side.state = 5.0, SessionState()
-    one, other = sides[0].calls("one"), sides[1].calls("other")
-    assert after(base, one, other)[1].calls == ["one", "other"]
 
 
 def test_more_than_riglm_would_remember_is_cut_when_joined(base):
@@ -154,14 +128,6 @@ def test_more_than_riglm_would_remember_is_cut_when_joined(base):
 
 def replace_progress(record, **changes):
     return msgspec.structs.replace(record, progress=msgspec.structs.replace(record.progress, **changes))
-
-
-@pytest.mark.parametrize("knows_here", [True, False])
-def test_a_project_that_one_of_them_learned_is_known_to_both(base, knows_here):
-    one, other = Side(base), Side(base)
-    (other if knows_here else one).session.project = "where"
-    session, _ = after(base, one, other)
-    assert session.project == "where"
 
 
 def test_a_project_that_another_process_learned_is_known_here(base):

@@ -29,11 +29,6 @@ def record():
     )
 
 
-def test_a_connection_comes_back_as_it_was(record):
-    state_requests = record.noted(LEVEL).noted(subscribe("a")).noted(subscribe("b"))
-    assert shared_connections.decoded(state_requests.encoded()) == state_requests
-
-
 def test_the_last_word_on_each_subject_counts(record):
     louder = LEVEL.replace(params=b'{"level":"error"}')
     state_requests = (
@@ -156,27 +151,8 @@ def test_a_session_comes_back_with_how_far_it_has_come():
     assert not record.bring(other, there), "it is known by now"
 
 
-def test_a_list_of_all_tools_comes_back_as_one():
-    state = SessionState(plan=ListPlan(candidates=("a", "b"), reason="hiding tools does not pay"))
-    record = session_record.decoded(session_record.encoded(a_session(), state))
-    there = SessionState()
-    record.bring(record.session(), there)
-    assert there.plan == state.plan
-    assert there.plan.tools is None
-
-
 def test_the_words_of_searches_stay_with_their_process():
     assert b"words of a search" not in session_record.encoded(a_session(), a_state())
-
-
-def test_numbers_only_grow_and_keys_are_joined():
-    session = a_session()
-    record = session_record.decoded(session_record.encoded(session, None))
-    assert record is not None
-    session.sequence, session.keys = 9, {"mine": "x"}
-    record.bring(session, None)
-    assert session.sequence == 9
-    assert session.keys == {"k": "v", "mine": "x"}
 
 
 def test_more_than_riglm_would_remember_is_cut():

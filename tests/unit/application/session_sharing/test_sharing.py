@@ -219,22 +219,6 @@ async def test_a_silent_session_ends_when_no_process_has_heard_of_it(one, other,
     assert one.records.closed == [session.id]
 
 
-async def test_at_the_end_sessions_are_left_to_the_others(one):
-    await one.asked_modern(HANDLED)
-    one.sessions.close()
-    assert one.records.closed == []
-    assert len(one.sessions) == 0
-
-
-async def test_what_changes_nothing_is_not_kept_again(one, state):
-    session = await one.asked_modern(HANDLED, calls(one, "a"))
-    before = dict(state._values)
-    assert await one.asked_modern(HANDLED, method="tools/list") is session
-    assert {key: value for key, (value, _) in state._values.items()} == {
-        key: value for key, (value, _) in before.items()
-    }
-
-
 async def test_hostile_values_do_no_harm(one, other, state, caplog):
     await one.opens()
     await one.asked_modern(HANDLED, calls(one, "a"))

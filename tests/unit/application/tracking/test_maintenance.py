@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from riglm.application.tracking.maintenance import Maintenance, MaintenanceSchedule, at_a_pace
+from riglm.application.tracking.maintenance import Maintenance, MaintenanceSchedule
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry
 from tests.records import a_learned_pair, a_session, an_invocation, an_override
 from tests.stores.memory import InMemoryAnalytics
-from tests.waiting import WAIT_SECONDS, wait_until
+from tests.waiting import WAIT_SECONDS
 
 SOON = WAIT_SECONDS
 NOW = 10_000.0
@@ -76,30 +76,6 @@ def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog
     assert "learned pairs could not be pruned" in caplog.text
 
 
-def test_nothing_is_refreshed_while_nothing_new_is_stored(store):
-    stored, clock = 0, Clock()
-    maintenance = Maintenance(lambda: store, lambda: stored, clock=clock)
-    maintenance.run_once()
-    clock.now += 600.0
-    maintenance.run_once()
-    assert len(store.refreshes) == 1
-    stored = 1
-    maintenance.run_once()
-    assert len(store.refreshes) == 2
-
-
-def test_what_another_process_refreshed_lately_is_not_refreshed_again(store):
-    session, clock = a_session(), Clock()
-    store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
-    Maintenance(lambda: store, lambda: 2, clock=clock).run_once()
-    clock.now += 599.0
-    Maintenance(lambda: store, lambda: 2, clock=clock).run_once()
-    assert len(store.refreshes) == 1
-    clock.now += 1.0
-    Maintenance(lambda: store, lambda: 2, clock=clock).run_once()
-    assert len(store.refreshes) == 2
-
-
 def test_what_somebody_forgotten_used_together_goes_when_that_is_finished(store):
     session = an_old_session(store)
     store.record_many([an_invocation(session, "write")])
@@ -161,30 +137,6 @@ def test_a_process_that_found_another_at_it_tries_again_soon(store):
         assert watched.refreshes == []
     assert watched.refreshed.acquire(timeout=SOON)
     maintenance.close(SOON)
-
-
-def test_two_at_once_purge_nothing_twice(store):
-    an_old_session(store, calls=500)
-    told = []
-
-    class Told(InMemoryAnalytics):
-        def purge(self, expiry, at_once=10):
-            for removed in store.purge(expiry, at_once=10):
-                told.append(removed.invocations)
-                yield removed
-
-        def maintenance_lease(self):
-            return store.maintenance_lease()
-
-    schedule = MaintenanceSchedule(delay=0.0, retry=0.001, interval=3600.0)
-    both = [Maintenance(Told, lambda: 1, expiry=of_all_before(5000.0), schedule=schedule) for _ in range(2)]
-    for each in both:
-        each.start()
-    wait_until(lambda: not store.list_sessions())
-    for each in both:
-        each.close(SOON)
-    assert sum(told) == 500
-    assert store.list_sessions() == []
 
 
 def watching(open_store, erasures):
@@ -252,14 +204,6 @@ def test_it_refreshes_after_the_delay_and_at_every_interval_on_its_own_thread(st
     assert not store.thread.is_alive()
 
 
-def test_closing_does_not_wait_for_the_delay(store):
-    maintenance = Maintenance(lambda: store, lambda: 0, schedule=MaintenanceSchedule(delay=3600.0))
-    maintenance.start()
-    maintenance.close(SOON)
-    assert not maintenance._thread.is_alive()
-    assert store.refreshes == []
-
-
 def test_closing_gives_a_purge_up(store):
     an_old_session(store, calls=100)
     begun = threading.Event()
@@ -275,17 +219,6 @@ def test_closing_gives_a_purge_up(store):
     assert begun.wait(SOON)
     maintenance.close(SOON)
     assert not maintenance._thread.is_alive()
-
-
-def test_another_measure_of_what_is_too_old_counts_at_the_next_look():
-    store = InMemoryAnalytics()
-    an_old_session(store)
-    maintenance = Maintenance(lambda: store, lambda: 0, clock=Clock())
-    assert maintenance.run_once()
-    assert len(store.list_sessions()) == 1
-    maintenance.keep(lambda now: Expiry.of_all(now - 10.0, now))
-    assert maintenance.run_once()
-    assert not store.list_sessions()
 
 
 DAY = 86_400.0
@@ -371,26 +304,3 @@ def test_what_is_too_old_goes_when_riglm_runs_shortly_at_long_intervals(store, d
         maintenance.run_once()
     kept = [each.session.started_at for each in store.list_sessions()]
     assert sorted(kept) == [run for run in runs if run >= runs[-2] - 7 * DAY]
-
-
-@pytest.mark.parametrize("is_known", [False, True], ids=["no run before", "a run before"])
-def test_a_clock_behind_holds_up_nothing_when_it_is_right_again(store, caplog, is_known):
-    old, new = record_call_at(store, REAL - 6 * DAY), record_call_at(store, REAL)
-    if is_known:
-        kept_by(store, Clock(REAL + 30.0)).run_once()
-    behind = kept_by(store, Clock(REAL - 400 * DAY))
-    wrong = record_call_at(store, REAL - 400 * DAY)
-    behind.run_once()
-    assert stored_sessions(store) == {old, new, wrong}
-    kept_by(store, Clock(REAL + 60.0)).run_once()
-    assert stored_sessions(store) == {old, new}
-    kept_by(store, Clock(REAL + 1.5 * DAY)).run_once()
-    assert stored_sessions(store) == {new}
-    assert "days ahead" not in caplog.text
-
-
-def test_steps_are_each_followed_by_a_pause():
-    pauses = []
-    assert list(at_a_pace(iter("abc"), pauses.append)) == ["a", "b", "c"]
-    assert len(pauses) == 3
-    assert all(pause > 0 for pause in pauses)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from riglm.application.tracking.record_queue import QueueLimits, RecordQueue
+from riglm.application.tracking.record_queue import QueueLimits
 from riglm.application.tracking.recorder import Backoff, Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
@@ -54,79 +54,6 @@ def test_a_disk_with_little_space_gets_as_much_at_once_as_it_takes():
     with recorder:
         wait_until(lambda: recorder.counts().stored == 10)
     assert sizes[:3] == [10, 5, 2]
-
-
-def test_a_full_batch_does_not_wait_for_its_time(shop):
-    session = a_session()
-    with Eager(lambda: shop, limits=QueueLimits(batch_records=3, batch_seconds=3600)) as recorder:
-        for _ in range(3):
-            recorder.put(an_invocation(session, "read"))
-        wait_until(lambda: recorder.counts().stored == 3)
-
-
-def test_a_single_record_is_stored_when_its_time_has_come(shop):
-    with Eager(lambda: shop, limits=QueueLimits(batch_seconds=0.01)) as recorder:
-        recorder.put(a_session())
-        wait_until(lambda: recorder.counts().stored == 1)
-
-
-def test_putting_neither_opens_the_store_nor_waits_for_it(shop):
-    shop.gate.clear()
-    with Eager(lambda: shop) as recorder:
-        recorder.put(a_session())
-        assert shop.tried.wait(SOON)
-        recorder.put(a_session())
-        assert recorder.counts().queued == 2
-        shop.gate.set()
-        assert recorder.flush(SOON)
-
-
-def test_a_recorder_without_records_opens_no_store(shop):
-    with Eager(lambda: shop):
-        pass
-    assert shop.opened == 0
-
-
-def test_a_store_can_be_open_before_there_is_a_record(shop):
-    recorder = Recorder(lambda: shop, head_start=3600.0)
-    recorder.open_at_once()
-    with recorder:
-        assert recorder.opened(SOON)
-        assert shop.opened == 1
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-    assert shop.opened == 1
-
-
-def test_a_store_that_cannot_be_opened_at_once_is_opened_for_the_first_record(shop):
-    def open_store():
-        tries.append(1)
-        if len(tries) == 1:
-            raise AnalyticsUnavailableError("the shop is shut")
-        return shop
-
-    tries = []
-    recorder = Eager(open_store)
-    recorder.open_at_once()
-    with recorder:
-        assert not recorder.opened(SOON)
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-    assert len(tries) == 2
-
-
-def test_the_writer_lets_the_start_go_first_unless_somebody_waits(shop):
-    with Recorder(lambda: shop, head_start=3600.0) as recorder:
-        recorder.put(a_session())
-        assert recorder.counts().queued == 1
-        assert recorder.flush(SOON)
-
-
-def test_the_writer_begins_once_the_first_list_is_out(shop):
-    with Recorder(lambda: shop, head_start=3600.0) as recorder:
-        recorder.put(a_session())
-        recorder.begin()
-        wait_until(lambda: recorder.counts().stored == 1)
 
 
 def test_closing_stores_what_is_queued_and_closes_the_store(shop):
@@ -194,16 +121,6 @@ def test_closing_waits_for_a_store_that_is_being_opened():
     assert recorder.close().stored == 1
 
 
-def test_closing_does_not_wait_out_the_pause_before_the_next_try(shop):
-    shop.away = True
-    recorder = Eager(lambda: shop, backoff=Backoff(first=3600.0, longest=3600.0))
-    recorder.start()
-    recorder.put(a_session())
-    wait_until(lambda: shop.closed == 1)
-    shop.away = False
-    assert recorder.close(timeout=SOON).stored == 1
-
-
 def test_a_store_that_hangs_does_not_hold_up_the_end(shop):
     shop.gate.clear()
     recorder = Eager(lambda: shop, limits=QueueLimits(batch_records=1))
@@ -251,21 +168,6 @@ def test_a_store_that_cannot_be_opened_is_tried_again():
         recorder.put(a_session())
         assert recorder.flush(SOON)
         assert recorder.counts().stored == 1
-
-
-def test_a_store_that_fails_to_close_is_opened_anew(caplog):
-    class Sticky(Shop):
-        def __exit__(self, *_: object) -> None:
-            raise OSError("stuck")
-
-    shop = Sticky()
-    shop.away = True
-    with Eager(lambda: shop) as recorder:
-        recorder.put(a_session())
-        wait_until(lambda: shop.opened > 1)
-        shop.away = False
-        assert recorder.flush(SOON)
-    assert "the store could not be closed" in caplog.text
 
 
 def test_the_newest_are_dropped_when_too_many_records_wait(shop, caplog):
@@ -349,19 +251,6 @@ def test_a_store_that_goes_away_while_a_batch_is_narrowed_down_loses_and_doubles
     assert [record.id for batch in shop.batches for record in batch] == [each.id for each in calls if each.id != bad]
 
 
-def test_the_same_complaint_is_made_once_a_minute(shop, caplog):
-    now = 1000.0
-    shop.away = True
-    with Eager(lambda: shop, monotonic=lambda: now) as recorder:
-        recorder.put(a_session())
-        wait_until(lambda: shop.tries >= 4)
-        assert caplog.text.count("records wait") == 1
-        now += 61.0
-        wait_until(lambda: caplog.text.count("records wait") == 2)
-        shop.away = False
-        assert recorder.flush(SOON)
-
-
 def test_accepted_is_stored_and_queued_and_dropped_at_every_instant(shop):
     """Several threads put, the store comes and goes, some records are refused, and a reader looks all the time."""
     shop.on_try = lambda: setattr(shop, "away", shop.tries % 3 == 0)
@@ -394,31 +283,6 @@ def test_accepted_is_stored_and_queued_and_dropped_at_every_instant(shop):
     assert broken == []
     assert (counts.accepted, counts.queued) == (2000, 0)
     assert counts.stored == sum(len(batch) for batch in shop.batches)
-
-
-@pytest.mark.parametrize(
-    ("failures", "least", "most"), [(1, 0.5, 1.0), (2, 1.0, 2.0), (6, 15.0, 30.0), (10**6, 15, 30)]
-)
-def test_the_pause_doubles_up_to_its_longest(failures, least, most):
-    delays = {Backoff().delay(failures) for _ in range(50)}
-    assert least <= min(delays)
-    assert max(delays) <= most
-    assert len(delays) > 1
-
-
-def test_the_recorder_is_woken_by_the_first_record_after_a_pause_and_not_by_those_of_a_steady_flow():
-    queue = RecordQueue(QueueLimits(batch_seconds=0.02))
-    call = an_invocation(a_session(), "read")
-    queue.put(call, 1)
-    woken = queue.signals()
-    wait_until(lambda: queue.due_in() == 0.0)
-    queue.take()
-    queue.put(call, 1)
-    assert queue.signals() == woken
-    queue.take()
-    wait_until(lambda: queue.due_in() is None)
-    queue.put(call, 1)
-    assert queue.signals() == woken + 1
 
 
 @pytest.mark.parametrize("allowed", [0, 1])

@@ -259,15 +259,6 @@ def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, capl
     assert "5 records could not be stored before the end and are lost" in caplog.text
 
 
-def test_what_is_adopted_is_stored_without_any_record_of_one_s_own(shop, root):
-    with SqliteSpool(root) as left:
-        left.append([a_session(), a_session()])
-    with spooling(shop, root) as recorder:
-        wait_until(lambda: recorder.counts().stored == 2)
-        assert obeys_the_law(recorder)
-    assert len(shop.list_sessions()) == 2
-
-
 def test_damaged_records_are_counted_and_the_rest_is_stored(shop, root, caplog):
     with SqliteSpool(root) as left:
         left.append([a_session() for _ in range(10)])
@@ -455,29 +446,6 @@ def test_a_spool_that_fails_as_nobody_foresaw_ends_nothing(shop, root, place, ca
     assert (recorder.counts().stored, recorder.counts().spooled) == (40, 0)
     assert set(shop.list_invocations(session.id)) == set(calls)
     assert "Input/output error" in caplog.text
-
-
-class Stumbling(Backoff):
-    """Fails the first time that it is asked."""
-
-    asked = threading.Event()
-
-    def delay(self, failures):
-        if not self.asked.is_set():
-            self.asked.set()
-            raise ValueError("stumbled")
-        return 0.01
-
-
-def test_a_fault_of_riglm_itself_is_told_and_the_records_are_stored(shop, root, caplog):
-    Stumbling.asked.clear()
-    shop.away = True
-    with spooling(shop, root, backoff=Stumbling()) as recorder:
-        recorder.put(a_session())
-        assert Stumbling.asked.wait(SOON)
-        shop.away = False
-        wait_until(lambda: recorder.counts().stored == 1)
-    assert "stumbled" in caplog.text
 
 
 def test_the_last_records_do_not_wait_for_the_disk(shop, root):

@@ -7,7 +7,7 @@ from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
-from riglm.domain.session import ClientInfo, Session
+from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
 from tests.contracts.analytics_contract import a_session
 
@@ -117,47 +117,16 @@ def test_by_default_arguments_are_kept_as_a_hash_only(sink):
     assert "s3cret" not in repr(record)
 
 
-def test_raw_arguments_that_are_no_utf_8_are_kept_as_far_as_they_can_be_read(sink):
-    call(tracking(sink, "raw"), a_session(), arguments=b'{"a": "\xff"}')
-    assert sink.records()[0].arguments == '{"a": "\ufffd"}'
-
-
 def test_with_none_not_even_a_hash_is_kept_and_the_arguments_do_not_wait_in_the_queue(sink):
     call(tracking(sink, "none"), a_session(), arguments=b'{"a": 1}')
     assert b'{"a": 1}' not in sink.items[0]
     assert (sink.records()[0].arguments, sink.records()[0].arguments_hash) == (None, "")
 
 
-def test_the_size_of_a_note_grows_with_its_arguments(sink):
-    service = tracking(sink)
-    call(service, a_session(), arguments=b"")
-    call(service, a_session(), arguments=bytes(10_000))
-    assert sink.sizes[1] - sink.sizes[0] == 10_000
-
-
 @pytest.mark.parametrize(("code", "kept"), [(2**63 - 1, 2**63 - 1), (-(2**70), None), (2**63, None), (0, 0)])
 def test_an_error_code_that_no_database_holds_does_not_lose_the_invocation(sink, code, kept):
     call(tracking(sink), a_session(), error_kind=ErrorKind.PROTOCOL, error_code=code)
     assert sink.records()[0].error_code == kept
-
-
-def test_a_session_is_recorded_as_it_was_when_it_was_opened(sink):
-    service = tracking(sink)
-    session = a_session(client=ClientInfo(name="codex"))
-    service.session_opened(session)
-    session.client = ClientInfo(name="cursor")
-    session.keys["threadId"] = "hash"
-    session.metadata["title"] = "x"
-    service.session_changed(session)
-    [opened, changed] = sink.records()
-    assert (opened.id, opened.client.name, opened.keys, opened.metadata) == (session.id, "codex", {}, {})
-    assert (changed.client.name, changed.keys, changed.metadata) == ("cursor", {"threadId": "hash"}, {"title": "x"})
-
-
-def test_the_end_of_a_session_is_recorded(sink):
-    session = a_session()
-    tracking(sink).session_closed(session, 99.0)
-    assert sink.records() == [SessionClosed(session_id=session.id, ended_at=99.0)]
 
 
 def test_a_list_is_recorded_with_its_session_once_until_it_changes(sink):
@@ -173,31 +142,6 @@ def test_a_list_is_recorded_with_its_session_once_until_it_changes(sink):
     assert [type(each).__name__ for each in sink.records()[2:]] == ["Exposure", "Session", "Exposure"]
 
 
-def test_what_a_session_has_at_hand_is_what_was_shown_and_what_was_hidden(sink):
-    session = a_session()
-    tracking(sink).exposed(session, ListSelection(("c",), ("b", "a"), predictor="hybrid", reason="learned"))
-    assert session.tools_available == ("a", "b", "c")
-    assert (sink.records()[1].hidden, sink.records()[1].predictor) == (("b", "a"), "hybrid")
-
-
-def test_two_sessions_that_see_the_same_list_each_have_their_exposure(sink):
-    service = tracking(sink)
-    for session in (a_session(), a_session()):
-        service.exposed(session, ListSelection(("a",)))
-    assert len([each for each in sink.records() if isinstance(each, Exposure)]) == 2
-
-
-def test_nothing_is_remembered_of_a_closed_session(sink):
-    service = tracking(sink)
-    session = a_session()
-    service.exposed(session, ListSelection(("a",)))
-    service.session_closed(session, 1.0)
-    assert service._last_exposures == {}
-    session.ended_at = 1.0
-    service.exposed(session, ListSelection(("b",)))
-    assert service._last_exposures == {}
-
-
 def test_no_failure_reaches_the_caller_and_each_kind_is_logged_once(caplog):
     service = tracking(Brim())
     session = a_session()
@@ -211,18 +155,6 @@ def test_no_failure_reaches_the_caller_and_each_kind_is_logged_once(caplog):
         "usage could not be recorded; the call goes through, and this is said once"
     ]
     assert caplog.records[0].exc_info[1] is Brim.error
-
-
-def test_only_the_first_list_is_told_of():
-    told = []
-    service = tracking(Sink())
-    service.on_listed(lambda: told.append("listed"))
-    session = a_session()
-    service.session_opened(session)
-    assert told == []
-    service.exposed(session, ListSelection(("a",)))
-    service.exposed(session, ListSelection(("a", "b")))
-    assert told == ["listed"]
 
 
 def test_answers_that_show_tools_are_all_recorded_and_are_not_the_session_s_list(sink):

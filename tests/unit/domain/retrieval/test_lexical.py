@@ -1,5 +1,3 @@
-import numpy as np
-
 from riglm.domain.retrieval.scoring import LexicalIndex
 from riglm.domain.retrieval.words import words
 from riglm.domain.tool import ToolProfile
@@ -16,27 +14,10 @@ def test_a_word_counts_more_in_a_name_than_in_a_description():
     assert scores[0] > scores[1] > scores[2] == 0
 
 
-def test_a_word_of_a_parameter_is_found():
-    scores = LexicalIndex(TOOLS).scores(words("folder"))
-    assert scores[1] > 0
-    assert scores[2] > 0
-
-
-def test_a_word_that_nobody_says_scores_nothing():
-    assert not LexicalIndex(TOOLS).scores(words("zeppelin")).any()
-
-
 def test_a_word_said_by_few_tools_counts_more_than_one_said_by_many():
     tools = [ToolProfile(name=f"t{number}", description="common words") for number in range(9)]
     index = LexicalIndex([*tools, ToolProfile(name="t9", description="rare words")])
     assert index.scores(["rare"]).max() > index.scores(["common"]).max()
-
-
-def test_a_repeated_word_counts_once():
-    repeated = ToolProfile(name="a", description="Deliver a message. " * 20)
-    once = ToolProfile(name="b", description="Deliver a message.")
-    scores = LexicalIndex([repeated, once]).scores(words("deliver a message"))
-    assert scores[0] == scores[1] > 0
 
 
 def test_a_description_that_lists_the_words_of_all_tools_counts_less_than_their_own():
@@ -47,25 +28,8 @@ def test_a_description_that_lists_the_words_of_all_tools_counts_less_than_their_
     assert scores[-1] < scores[7] / 4
 
 
-def test_an_empty_catalogue_has_no_scores():
-    index = LexicalIndex(())
-    assert index.scores(["word"]).shape == (0,)
-    assert not len(index.coverage(["word"]))
-
-
-def test_tools_that_say_nothing_score_nothing():
-    assert np.array_equal(LexicalIndex([ToolProfile(name="")] * 2).scores(["word"]), np.zeros(2))
-
-
 def test_coverage_is_whole_when_one_tool_says_every_word_and_nothing_when_none_does():
     index = LexicalIndex(TOOLS)
     assert index.coverage(["send", "message"]).max() == 1
     assert not index.coverage(["zeppelin"]).any()
     assert 0 < index.coverage(["message", "zeppelin"]).max() < 1
-
-
-def test_the_words_of_a_tool_are_known_by_row():
-    index = LexicalIndex(TOOLS)
-    assert index.has(2, "chart")
-    assert not index.has(0, "chart")
-    assert not index.has(0, "zeppelin")

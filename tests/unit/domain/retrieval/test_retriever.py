@@ -15,16 +15,10 @@ OTHERS = [
     for thing, owner in (("issue", "repository"), ("page", "workspace"), ("invoice", "customer"), ("flight", "airline"))
 ]
 TOOLS = (*SPIKE, *OTHERS)
-LARGE = Retriever(TOOLS)
 
 
 def _ranked(retriever: Retriever, asked: Context) -> list[str]:
     return [hit.name for hit in retriever.search(asked, 5).hits]
-
-
-@pytest.mark.parametrize("retriever", [SPIKE_RETRIEVER, SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))])
-def test_a_search_for_information_online_finds_the_search_tool_first(retriever):
-    assert _ranked(retriever, context(ONLINE))[0] == "tavily_search"
 
 
 def test_scores_follow_the_candidates_and_lie_between_0_and_1():
@@ -34,12 +28,6 @@ def test_scores_follow_the_candidates_and_lie_between_0_and_1():
     assert np.array_equal(forward.combined, backward.combined[::-1])
     assert forward.combined.min() >= 0
     assert forward.combined.max() == 1
-
-
-def test_asking_twice_gives_the_same_answer():
-    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
-    first, second = (retriever.relevance(context(ONLINE)).combined for _ in range(2))
-    assert np.array_equal(first, second)
 
 
 def test_what_is_kept_of_a_context_is_not_taken_for_another_nor_for_tools_with_vectors():
@@ -53,15 +41,6 @@ def test_what_is_kept_of_a_context_is_not_taken_for_another_nor_for_tools_with_v
         Retriever(SPIKE).with_vectors(MODEL, vectors(SPIKE)).relevance(each, names).combined for each in (asked, other)
     ]
     assert [each.tolist() for each in answers] == [each.tolist() for each in fresh]
-
-
-def test_unknown_candidates_fit_nothing():
-    assert SPIKE_RETRIEVER.relevance(context(ONLINE), ["nobody", "tavily_search"]).combined.tolist() == [0, 1]
-
-
-def test_a_tool_without_a_vector_is_still_found_by_its_words():
-    some = {name: found for name, found in vectors(SPIKE).items() if name != "tavily_search"}
-    assert _ranked(SPIKE_RETRIEVER.with_vectors(MODEL, some), context(ONLINE))[0] == "tavily_search"
 
 
 def test_vectors_of_another_model_are_not_compared():
@@ -90,24 +69,6 @@ def test_any_text_can_be_asked_for(text):
     relevance = retriever.relevance(context(text))
     assert relevance.combined.shape == (len(SPIKE),)
     assert np.isfinite(relevance.combined).all()
-
-
-@pytest.mark.parametrize("tools", [(), (ToolProfile(name="a"), ToolProfile(name="A"))])
-def test_empty_catalogues_and_tools_that_say_nothing_are_no_error(tools):
-    retriever = Retriever(tools).with_vectors(MODEL, vectors(tools))
-    assert retriever.relevance(context(ONLINE)).combined.shape == (len(tools),)
-    assert retriever.search(context(ONLINE), 5).abstained
-
-
-def test_tools_that_differ_in_case_are_different_tools():
-    tools = (ToolProfile(name="Send", description="mail"), ToolProfile(name="send", description="parcels"))
-    assert Retriever(tools).relevance(context("parcels"), ["Send", "send"]).combined.tolist() == [0, 1]
-
-
-def test_of_two_tools_with_one_name_the_first_counts():
-    tools = (ToolProfile(name="send", description="mail"), ToolProfile(name="send", description="parcels"))
-    assert Retriever(tools).relevance(context("mail")).combined.tolist() == [0.0]
-    assert Retriever([*tools, SPIKE[0]]).relevance(context("mail")).combined.tolist() == [1, 0]
 
 
 def test_each_need_of_a_long_request_finds_its_tool():
@@ -148,15 +109,6 @@ def test_what_use_taught_is_found_though_no_description_says_so():
     assert "used in similar contexts" in retriever.search(asked, 1).hits[0].why
 
 
-@pytest.mark.parametrize("retriever", [LARGE, LARGE.with_vectors(MODEL, vectors(TOOLS))])
-@pytest.mark.parametrize("tool", TOOLS[:5])
-def test_search_with_the_text_of_a_tool_is_nearly_certain(retriever, tool):
-    first, *others = retriever.search(context(tool.description), 5).hits
-    assert first.name == tool.name
-    assert first.probability > 0.9
-    assert all(hit.probability < 0.1 for hit in others)
-
-
 def test_search_never_raises_the_probability_from_one_hit_to_the_next():
     pairs = LearnedPairs()
     for at in range(20):
@@ -165,13 +117,6 @@ def test_search_never_raises_the_probability_from_one_hit_to_the_next():
         found = [hit.probability for hit in retriever.search(context(ONLINE), 20).hits]
         assert found == sorted(found, reverse=True)
         assert all(0 <= each <= 1 for each in found)
-
-
-def test_search_for_what_several_tools_offer_is_less_certain():
-    twins = [ToolProfile(name=f"{name}_search", description=SPIKE[-1].description) for name in ("brave", "exa")]
-    alone = LARGE.search(context(ONLINE), 1).hits[0]
-    among = Retriever([*TOOLS, *twins]).search(context(ONLINE), 1).hits[0]
-    assert among.probability < alone.probability
 
 
 @pytest.mark.parametrize("ranking", [[], [0.0], [0.0, 0.0], [1e9, 0.0], [1.0, 1.0, 1.0]])
@@ -196,11 +141,6 @@ def test_one_server_leaves_places_of_an_answer_to_others_that_fit():
     assert {"post__t0", "post__t1"} <= set(found)
 
 
-def test_one_server_fills_an_answer_alone_where_no_other_fits():
-    retriever = Retriever([*_mail_tools("post", 8), *OTHERS])
-    assert all(name.startswith("post__") for name in _ranked(retriever, Context(text="send a mail")))
-
-
 LETTER = "Sends a letter with text and attachments to one or several people"
 
 
@@ -217,10 +157,3 @@ def test_a_copy_comes_after_what_it_copies_unless_it_fits_clearly_better(copy, a
     copied = ToolProfile(name=f"boost__{copy}", server="boost", bare_name=copy, description=shorter)
     assert _ranked(Retriever([original, copied, *OTHERS]), Context(text=asked))[0] == best
     assert _ranked(Retriever([copied, original, *OTHERS]), Context(text=asked))[0] == copied.name
-
-
-def test_the_order_of_a_single_servers_tools_does_not_depend_on_the_size_of_the_answer():
-    retriever = Retriever([ToolProfile(name=tool.name, description=tool.description) for tool in TOOLS])
-    asked = Context(text="get the issue of a repository by its title")
-    longer = [hit.name for hit in retriever.search(asked, 10).hits]
-    assert longer[:5] == _ranked(retriever, asked)

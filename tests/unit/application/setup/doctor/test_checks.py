@@ -25,13 +25,3 @@ async def test_a_check_that_fails_or_never_ends_does_not_stop_the_others():
     ]
     assert "LookupError: gone" in found[0].what
     assert "within 0.2 s" in found[1].what
-
-
-async def test_checks_of_other_sections_do_not_run():
-    assert await run_checks([FAILING, GOING], only=[DoctorSection.MACHINE], seconds=5) == [GOOD]
-
-
-async def test_equal_findings_about_several_configurations_are_reported_once():
-    checks = [GOING._replace(label="cursor"), GOING._replace(label="zed"), FAILING._replace(label="zed")]
-    found = await run_checks(checks, seconds=5)
-    assert [each.place for each in found if each.severity is Severity.OK] == [f"cursor, zed: {GOOD.place}"]

@@ -55,11 +55,6 @@ async def test_a_server_slower_than_its_client_s_lists_wait_is_told(
     assert f"set timeouts.grace to {seconds + 1:.0f}" in found.fix
 
 
-@pytest.mark.parametrize("client", ["", "claude-desktop"])
-async def test_a_server_that_comes_in_time_for_a_client_that_lists_once_is_no_finding(client: str) -> None:
-    assert await examined(client, 2.5) == []
-
-
 async def test_several_slow_servers_lead_to_one_value_of_the_grace() -> None:
     found = await examined("codex", 2.5, 11.0, 4.0)
     assert len(found) == 3
