@@ -287,13 +287,6 @@ def test_overview_verdict_names_what_is_missing(page, riglm):
     assert "it takes 20 and 100" in page.run("return document.getElementById('verdict').innerText")
 
 
-async def test_tool_view_shows_the_description(page, riglm):
-    async with riglm.client() as client:
-        await client.list_tools()
-    page.open(f"{riglm.control}/#/tools/{TOOLS[0]}")
-    page.says(f"{TOOLS[0]}, as one does")
-
-
 def test_numbers_below_zero_are_shown_as_a_loss(page, riglm):
     page.open(f"{riglm.control}/#/overrides")
     page.says("In force")
@@ -311,21 +304,6 @@ Promise.all(modules).then(([format, { shower, signed }]) => {
 """
 
 
-def test_chart_axis_covers_only_the_recorded_end_of_the_range(page, riglm):
-    page.open(f"{riglm.control}/#/overrides")
-    page.says("In force")
-    assert page.driver.execute_async_script(_SPANS) == [48, 15, 48]
-
-
-_SPANS = """
-const done = arguments[arguments.length - 1];
-import("./assets/core/ranges.js").then(({ ChartSpan }) => {
-  const at = (seconds) => [{ at: new Date(Date.now() - 1_000 * seconds).toISOString(), calls: 1, lists: 0 }];
-  done([[], at(90), at(15 * 3_600)].map((buckets) => new ChartSpan().get(buckets).buckets));
-});
-"""
-
-
 def test_a_riglm_that_is_gone_is_told_and_found_again(page, riglm):
     page.open(f"{riglm.control}/")
     page.says("Tools used most")
@@ -334,22 +312,6 @@ def test_a_riglm_that_is_gone_is_told_and_found_again(page, riglm):
     page.says("Tools used most")
     page.online(True)
     page.until(lambda: "does not answer" not in page.text(), "the page found it again")
-
-
-def test_what_did_not_change_is_not_drawn_again(page, riglm):
-    page.open(f"{riglm.control}/#/overrides")
-    page.says("No override is in force")
-    page.next_turn()
-    page.run(_COUNT_CHANGES)
-    page.next_turn()
-    assert page.run("return window.drawn") == 0
-
-
-_COUNT_CHANGES = """
-window.drawn = 0;
-const observer = new MutationObserver((found) => { window.drawn += found.length; });
-observer.observe(document.getElementById("main"), { childList: true, subtree: true, characterData: true });
-"""
 
 
 def test_without_a_token_the_page_asks_for_one_and_buttons_are_for_those_who_may(stranger, riglm):

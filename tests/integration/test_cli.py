@@ -37,18 +37,10 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_the_version_is_told(shell: Shell) -> None:
-    assert shell.run("--version").stdout.startswith("riglm 0.")
-
-
 def test_help_names_every_command(shell: Shell) -> None:
     text = shell.run("--help").stdout
     for command in ("run", "serve", "sessions", "tools", "stats", "config", "db", "demo"):
         assert f"\n  {command} " in text
-
-
-def test_without_a_command_the_help_is_shown(shell: Shell) -> None:
-    assert "Usage" in "".join([(done := shell.run(code=2)).stdout, done.stderr])
 
 
 def test_a_bad_configuration_is_told_on_stderr_and_exits_with_2(shell: Shell) -> None:
@@ -72,11 +64,6 @@ def test_a_store_that_is_no_database_is_an_error_and_no_traceback(shell: Shell) 
     done = shell.run("sessions", code=2)
     assert done.stderr.startswith("riglm: ")
     assert "Traceback" not in done.stderr
-
-
-def test_json_is_all_that_json_prints(shell: Shell) -> None:
-    for words in (("sessions",), ("tools",), ("stats",), ("db", "upgrade"), ("db", "status"), ("config", "show")):
-        json.loads(shell.run(*words, "--json").stdout)
 
 
 @pytest.mark.parametrize("words", ["config schema", "stats", "--help"])

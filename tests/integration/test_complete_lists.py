@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.load.http_session import HttpSession
-from benchmarks.subject import RIGLM, Served, isolated
+from benchmarks.subject import RIGLM, isolated
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.started import die_with_the_starter
@@ -217,14 +216,6 @@ async def test_the_stored_tools_of_a_server_that_ends_at_its_start_are_withdrawn
     assert all('"slow"' in line for line in stage.logged("left out a server"))
 
 
-async def test_a_server_that_is_no_longer_configured_is_not_listed(stage: Stage):
-    stage.server("third", "sum")
-    await stage.begin("fast", "slow", "third")
-    del stage.servers["slow"]
-    async with stage.client() as client:
-        assert await client.names() == ["fast__read", "third__sum"]
-
-
 async def test_a_stored_tool_that_is_denied_stays_denied(stage: Stage):
     await stage.begin("fast", "slow")
     stage.settings["filtering"] = {"surface": "full", "denylist": ["slow__*"]}
@@ -232,18 +223,3 @@ async def test_a_stored_tool_that_is_denied_stays_denied(stage: Stage):
         assert await client.names() == ["fast__read"]
         answer = await client.answer(client.send("tools/call", {"name": "slow__write", "arguments": {}}))
         assert answer["error"]["message"] == "Unknown tool: slow__write"
-
-
-async def test_http_clients_share_the_stored_tools(stage: Stage):
-    await stage.begin("fast", "slow")
-    config = str(stage.configure())
-    served = await asyncio.to_thread(Served, RIGLM, ("--config", config), stage.directory, arguments=())
-    try:
-        for _ in range(2):
-            session = HttpSession(served.port)
-            await asyncio.to_thread(session.open)
-            _, answer, _ = await asyncio.to_thread(session.ask, "tools/list", {})
-            assert tools_of(answer.content()) == ["fast__read", "slow__write"]
-            session.close()
-    finally:
-        served.process.stop()

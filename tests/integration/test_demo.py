@@ -8,18 +8,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from mcp import Client, StdioServerParameters, stdio_client
 from typer.testing import CliRunner
 
-from riglm.cli import demo
 from riglm.cli.main import app
 from riglm.demo import agent, servers
 from riglm.domain.errors import RiglmError, UnusableInputError
-from tests.waiting import WAIT_SECONDS, wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
 runner = CliRunner()
@@ -85,21 +82,6 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
     wait_until(lambda: not any(each.is_running() for each in started), "riglm and its servers have ended")
 
 
-@pytest.mark.parametrize("step", ["unknown", "failing"])
-def test_a_session_that_goes_wrong_fails_the_demo_and_names_the_tool(
-    monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    steps = {
-        "unknown": agent.Step("office__no_tool", "zzz", {}),
-        "failing": agent.Step("office__finish_task", "finish a task", {"id": "t99", "done": True}),
-    }
-    monkeypatch.setattr(agent, "plan_sessions", lambda _: [agent.WorkSession("tasks", (steps[step],))])
-    result = runner.invoke(app, ["demo", "--bundled", "--json"])
-    assert isinstance(result.exception, RiglmError)
-    assert steps[step].tool in str(result.exception)
-    assert not result.stdout
-
-
 def test_servers_that_do_not_start_fail_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "bundled_servers", lambda: {"gone": {"command": "no-such-program"}})
     result = runner.invoke(app, ["demo", "--bundled", "--json"])
@@ -117,16 +99,6 @@ def test_too_few_processes_are_an_error_with_a_fix(monkeypatch: pytest.MonkeyPat
     assert re.search(r"no further process or thread .* — fix: .*ulimit -u", str(result.exception))
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_client_of_the_sdk_uses_a_bundled_server(mode: Any) -> None:
-    command = StdioServerParameters(command=sys.executable, args=["-m", "riglm.demo.server", "office"])
-    async with Client(stdio_client(command), mode=mode, read_timeout_seconds=WAIT_SECONDS) as client:
-        assert "add_task" in {tool.name for tool in (await client.list_tools()).tools}
-        result = await client.call_tool("convert_unit", {"value": 1, "unit": "m", "to": "cm"})
-        assert result.content[0].text == "100.0"
-        assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
-
-
 @pytest.mark.parametrize("file", [".", "no-such-directory/page.html"])
 def test_a_page_that_cannot_be_written_is_refused_at_once(
     tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
@@ -138,16 +110,6 @@ def test_a_page_that_cannot_be_written_is_refused_at_once(
 
 
 # --- npm ---
-
-
-@pytest.mark.parametrize("is_installed", [True, False])
-def test_bundled_servers_are_used_if_npm_installs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_installed: bool
-) -> None:
-    monkeypatch.setattr(servers, "install", lambda *_: tmp_path / "bin" if is_installed else None)
-    found, root = demo._create_servers(tmp_path, bundled=False)
-    assert ("everything" in found) is is_installed
-    assert root == (f"{tmp_path}/project" if is_installed else "/project")
 
 
 @pytest.fixture
@@ -162,38 +124,9 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_without_npm_nothing_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers.shutil, "which", lambda _: None)
-    assert servers.install(tmp_path, 5) is None
-
-
-def test_installed_programs_are_found_below_the_directory(npm: Path, tmp_path: Path) -> None:
-    given = tmp_path / "given"
-    npm.write_text(f'#!/bin/sh\necho "$@" > {given}\n', "utf-8")
-    assert servers.install(tmp_path, 20) == tmp_path / "node_modules" / ".bin"
-    assert all(package in given.read_text("utf-8") for package in servers.PACKAGES)
-
-
-def test_an_npm_that_fails_installs_nothing(npm: Path, tmp_path: Path) -> None:
-    npm.write_text("#!/bin/sh\nexit 3\n", "utf-8")
-    assert servers.install(tmp_path, 20) is None
-
-
 def test_an_npm_that_takes_too_long_is_ended_with_its_children(npm: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     npm.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {started}\nwait\n", "utf-8")
     assert servers.install(tmp_path, 1.0) is None
     child = int(started.read_text("utf-8"))
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
-
-
-def test_servers_of_npm_begin_with_the_files_and_the_graph_of_the_bundled_ones(tmp_path: Path) -> None:
-    entries = servers.npm_servers(tmp_path / "bin", tmp_path)
-    assert set(entries) == {*servers.bundled_servers(), "everything"}
-    [root] = entries["filesystem"]["args"]
-    paths = {
-        step.arguments["path"] for each in agent.plan_sessions(root) for step in each.steps if "path" in step.arguments
-    }
-    assert paths
-    assert all(Path(path).exists() and Path(path).is_relative_to(tmp_path) for path in paths)
-    assert "Ada Byron" in Path(entries["memory"]["env"]["MEMORY_FILE_PATH"]).read_text("utf-8")

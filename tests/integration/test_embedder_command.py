@@ -61,12 +61,6 @@ def test_the_status_tells_why_another_model_stands_in(tmp_path: Path) -> None:
     assert told.stderr == ""
 
 
-def test_hashed_words_can_be_configured(tmp_path: Path) -> None:
-    told = json.loads(run(tmp_path, "status", "--json", RIGLM_EMBEDDER__PROVIDER="static").stdout)
-    assert told["embeddings"]["semantic_quality"] == "low"
-    assert told["embeddings"]["is_fallback_active"] is False
-
-
 def test_a_hub_that_never_answers_is_given_up_in_time(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as hub:
         endpoint = f"http://127.0.0.1:{hub.getsockname()[1]}"
@@ -79,12 +73,3 @@ def test_a_hub_that_never_answers_is_given_up_in_time(tmp_path: Path) -> None:
     )
     commands = [" ".join(each.info["cmdline"] or []) for each in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(tmp_path) in command]
-
-
-def test_a_model_that_does_not_exist_is_told_with_its_neighbours(tmp_path: Path) -> None:
-    done = run(tmp_path, "pull", "bge-small-en-v1.5", code=1)
-    assert "fastembed knows no model 'bge-small-en-v1.5' — fix: choose one of BAAI/bge-small-en-v1.5" in done.stderr
-
-
-def test_the_installed_model_needs_no_download(tmp_path: Path) -> None:
-    assert "there is nothing to download" in run(tmp_path, "pull", "riglm/all-MiniLM-L6-v2-int8").stdout

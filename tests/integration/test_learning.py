@@ -93,18 +93,6 @@ async def test_misses_that_were_searched_are_at_hand_for_that_context_in_the_nex
     assert len(names) < 30
 
 
-async def test_the_warm_set_of_an_epoch_is_the_same_bytes_after_every_restart(tmp_path):
-    await teach(tmp_path, "auto", LESSONS)
-    lists = []
-    for _ in range(2):
-        async with riglm(tmp_path, "auto") as client:
-            lists += [[tool.model_dump() for tool in (await client.list_tools()).tools] for _ in range(3)]
-    assert all(one == lists[0] for one in lists)
-    names = [tool["name"] for tool in lists[0]]
-    assert {"maps_elevation", "shell_kill_process", "music_set_volume", "weather_pollen_count"} <= set(names)
-    assert len(names) < 20
-
-
 async def test_nothing_about_a_context_is_stored_in_clear(tmp_path):
     await teach(tmp_path, "legacy", LESSONS)
     stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())

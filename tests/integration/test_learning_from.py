@@ -151,15 +151,6 @@ def test_tools_are_learned_by_the_names_that_a_run_here_would_list(home, monkeyp
     assert stored(home, "SELECT tool FROM invocation") == [(tool,)]
 
 
-def test_the_servers_of_a_clients_file_are_named_as_riglm_is_told_to(home, monkeypatch):
-    (home / "riglm.yaml").rename(home / "mcp.json")
-    (home / "riglm.yaml").touch()
-    monkeypatch.setenv("RIGLM_NAMING", "none")
-    (home / "s1.jsonl").write_text(call(1))
-    assert counted(home / "s1.jsonl", "--mcp-json", home / "mcp.json") == {"read": 1, "new": 1}
-    assert stored(home, "SELECT tool FROM invocation") == [("list_issue",)]
-
-
 def test_nothing_that_was_said_or_given_is_stored(home):
     file = home / "s1.jsonl"
     file.write_text(json.dumps(PROMPT) + "\n" + call(1))
@@ -168,25 +159,6 @@ def test_nothing_that_was_said_or_given_is_stored(home):
     assert b"github__list_issue" in held
     for word in (b"zebra", b"northern", b"s3cr3t", b"s1.jsonl", b"toolu_"):
         assert word not in held
-
-
-def test_a_file_that_is_named_twice_is_read_once(home):
-    (home / "there").mkdir()
-    file = home / "there" / "s1.jsonl"
-    file.write_text(call(1))
-    link = home / "link.jsonl"
-    link.symlink_to(file)
-    (home / "there" / "again.jsonl").symlink_to(file)
-    found = learned(home / "there", "there/s1.jsonl", link, "--dry-run")
-    assert (found["files"], found["calls"]["read"], found["calls"]["copied"]) == (1, 1, 0)
-
-
-def test_to_look_only_makes_nothing(home):
-    file = home / "s1.jsonl"
-    file.write_text(call(1) + call(2, "get_issue"))
-    assert counted(file, "--dry-run") == {"read": 2, "new": 2}
-    assert not (home / "data").exists()
-    assert "What would be learned" in run(file, "--dry-run").stdout
 
 
 def test_what_is_left_out_is_told_with_the_reason(home):
@@ -210,19 +182,6 @@ def test_calls_older_than_the_store_keeps_are_told_with_the_setting_that_keeps_t
     )
     monkeypatch.setenv("RIGLM_RETENTION__INVOCATION_DAYS", "0")
     assert counted(file) == {"read": 2, "new": 2}  # a session lasts as long as its calls
-
-
-@pytest.mark.parametrize("time", ["2121-11-20T10:00:00.000Z", "9999-12-31T23:59:59-12:00"])
-def test_a_time_to_come_is_left_out_with_its_reason(home, time):
-    file = home / "s1.jsonl"
-    asked = json.dumps(PROMPT)
-    later = [line.replace(CALL["timestamp"], time).replace(RESULT["timestamp"], time) for line in (asked, call(2))]
-    ends_later = call(3).replace(RESULT["timestamp"], time)
-    file.write_text(f"{asked}\n{call(1)}{later[0]}\n{later[1]}{ends_later}")
-    assert "2 calls are of a time that is still to come" in run(file).stderr
-    assert counted(file) == {"read": 3, "known": 1, "future": 2}
-    ((ended_at,),) = stored(home, "SELECT ended_at FROM session")
-    assert ended_at is not None
 
 
 def test_what_was_forgotten_is_not_learned_again(home):

@@ -30,17 +30,6 @@ async def test_a_deny_list_counts_for_lists_and_calls_and_clients_are_told(tmp_p
         assert await client.call("tool06") == "tool06"
 
 
-async def test_a_client_whose_list_stays_the_same_is_not_told(tmp_path):
-    async with visibility(tmp_path) as stage:
-        client, other = await stage.client(), await stage.client()
-        await client.listed()
-        await stage.live.put({"filtering": {"answer_tools": 3, "turn_pause": 5}})
-        await stage.live.put({"filtering": {"denylist": ["tool39", "somebody_elses"]}})
-        await other.listed()
-        await stage.container.filter_middleware().tell_reconfigured()
-        assert client.told.methods == other.told.methods == []
-
-
 async def test_the_filter_is_switched_off_and_on_while_a_client_is_connected(tmp_path):
     async with visibility(tmp_path) as stage:
         client = await stage.client()
@@ -56,17 +45,6 @@ async def test_the_filter_is_switched_off_and_on_while_a_client_is_connected(tmp
             await client.told.changed.wait()
         assert of_servers(await client.listed()) == list(TOOLS[:-1])
         assert await client.call("tool39") is None
-
-
-async def test_what_is_off_at_the_start_passes_untouched_until_it_is_switched_on(tmp_path):
-    async with visibility(tmp_path, OFF) as stage:
-        client = await stage.client()
-        assert await client.listed() == list(TOOLS)
-        assert await client.call("tool39") == "tool39"
-        await stage.live.put({"filtering": {"enabled": True, "strategy": "denylist"}})
-        async with asyncio.timeout(PATIENCE):
-            await client.told.changed.wait()
-        assert await client.listed() == list(TOOLS[:-1])
 
 
 async def test_a_list_that_is_under_way_when_the_filter_is_switched_on_is_told_to_be_an_old_one(tmp_path):
@@ -195,12 +173,6 @@ def _in_force(stage):
     return filtering.rules, filtering._now, tracking._hides_arguments, stage.container.prediction()._loading.settings
 
 
-async def test_what_is_shown_changes_nothing_when_it_is_put_back(tmp_path):
-    async with visibility(tmp_path, values=[("--log-level", ("logging", "level"), "debug")]) as stage:
-        before = stage.live.shown()
-        assert await stage.live.put(before.document, expected_version=before.version) == before
-
-
 async def test_a_version_that_is_no_more_is_refused(tmp_path):
     async with visibility(tmp_path) as stage:
         version = stage.live.shown().version
@@ -208,13 +180,6 @@ async def test_a_version_that_is_no_more_is_refused(tmp_path):
         with pytest.raises(ConflictError, match=f"version {version + 1}, not {version}"):
             await stage.live.put({"filtering": {"max_tools": 9}}, expected_version=version)
         assert stage.live.settings.filtering.max_tools == 8
-
-
-async def test_null_means_the_default(tmp_path):
-    async with visibility(tmp_path) as stage:
-        await stage.live.put({"filtering": {"max_tools": None}})
-        assert stage.live.settings.filtering.max_tools == 20
-        assert stage.live.settings.filtering.min_tools == 1
 
 
 async def test_a_change_counts_in_every_process_and_at_the_next_start_until_it_is_reset(tmp_path):

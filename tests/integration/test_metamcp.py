@@ -212,19 +212,6 @@ async def test_an_override_that_ends_while_riglm_does_not_run_ends_in_metamcp_at
         await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
 
 
-async def test_an_override_ends_for_a_tool_that_was_renamed_in_metamcp(home, gateway):
-    home.configure(entry(gateway))
-    exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
-    async with home.client() as client:
-        await listed(client)
-        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
-        gateway.rename(EXCLUDED, "all_units")
-        await updated(gateway)
-        assert set(gateway.statuses().values()) == {"INACTIVE"}
-        home.delete(exclusion)
-        await next_list(client, TOOLS - {EXCLUDED} | {"Units__all_units"})
-
-
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_an_endpoint_may_get_a_different_namespace(home, gateway, is_deleted):
     home.configure(entry(gateway))
@@ -296,22 +283,6 @@ async def test_a_damaged_record_is_reported(home, gateway):
         await wait_until_async(record.exists)
 
 
-async def test_an_outage_at_the_start_does_no_harm(home, gateway):
-    gateway.stop()
-    home.configure({"meta": entry(gateway), "own": {"command": home.servers["Units"]}}, timeouts={"initialize": 20})
-    home.put(kind=OverrideKind.EXCLUDE, tool=f"meta__{EXCLUDED}")
-    async with home.client() as client:
-
-        async def is_listed():
-            return "own__known_units" in await listed(client)
-
-        await wait_until_async(is_listed)
-        assert not (await client.call_tool("own__known_units", {})).is_error
-        await asyncio.to_thread(gateway.start)
-        await next_list(client, TOOLS - {EXCLUDED}, "meta__")
-        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
-
-
 async def test_a_wrong_password_is_reported_and_does_no_harm(home, gateway):
     home.configure(entry(gateway, password="wrong-password-canary"))
     async with home.client() as client:
@@ -329,18 +300,6 @@ async def test_a_wrong_password_is_reported_and_does_no_harm(home, gateway):
     ).stdout
     assert metamcp.EMAIL in shown
     assert "canary" not in shown + home.log
-
-
-async def test_a_failing_interface_does_no_harm(home, gateway):
-    home.configure(entry(gateway))
-    gateway.is_refusing = True
-    home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
-    async with home.client() as client:
-        assert await listed(client) >= TOOLS - {EXCLUDED}
-        await wait_until_async(lambda: "MetaMCP answered endpoints.list with HTTP 500" in home.log)
-        gateway.is_refusing = False
-        await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
-        assert gateway.sign_ins < 100
 
 
 @pytest.mark.parametrize("tools", [3, 60])

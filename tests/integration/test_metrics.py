@@ -5,12 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
-from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.control.statistics import get_summary
-from riglm.cli.main import app
-from riglm.lifespan import create_control
 from tests.integration.live import FILE, TOOLS, Stage, Upstream, visibility
 from tests.unit.adapters.upstream.web import error, reply, result
 from tests.waiting import wait_until_async
@@ -193,59 +189,3 @@ async def test_without_the_control_api_nothing_is_counted(tmp_path):
         assert stage.container.metrics() is None
         assert stage.container.services().overhead is None
         assert stage.proxy.arrived is None
-
-
-@pytest.mark.parametrize("mode", ["shadow", "enforce"])
-async def test_the_metrics_the_control_api_stats_and_the_report_agree(tmp_path, monkeypatch, mode):
-    monkeypatch.chdir(tmp_path)
-    text = BARE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
-    text = text.replace("    min_tools: 1\n", f"    min_tools: 1\n    mode: {mode}\n")
-    async with visibility(tmp_path, text) as stage:
-        running = create_control(stage.container, stage.proxy._upstreams)
-        answer_call = stage.upstream.handlers["tools/call"]
-        for _ in range(2):
-            client = await stage.client()
-            await client.listed()
-            for name in ("tool01", "tool30", "tool01"):
-                await client.call(name)
-            if mode == "enforce":  # in shadow mode there are no meta-tools
-                await client.ask("tools/call", {"name": "search_available_tools", "arguments": {"query": "tool31"}})
-            await client.call("tool31")
-            stage.upstream.handlers["tools/call"] = blame_itself
-            await client.ask("tools/call", {"name": "made_up", "arguments": {}})
-            await client.ask("tools/call", {"name": "tool02", "arguments": {}})
-            stage.upstream.handlers["tools/call"] = answer_call
-            await client.close()
-        stage.clients.clear()
-
-        async def settled():
-            summary = await get_summary(running)
-            return summary if summary.calls == 12 and summary.records.accepted == summary.records.stored else None
-
-        summary = await wait_until_async(settled)
-        running.close()
-        found = values(stage)
-        told = {name: json.loads(CliRunner().invoke(app, [name, "--json"]).stdout) for name in ("stats", "report")}
-    stats, report = told["stats"], told["report"]
-    [of_stats] = stats["exposures"]
-    of_report, hits, tokens = report["record"][mode], summary.hit_rate, summary.tokens
-    hit, missed = (found[f"riglm_hit_rate_calls_total{{mode={mode},result={name}}}"] for name in ("hit", "missed"))
-    assert of_stats["mode"] == report["rules"]["mode"] == summary.mode == mode
-    assert summary.sessions.total == stats["sessions"] == report["sessions"] == 2
-    assert summary.calls == stats["calls"] == report["calls"] == 12
-    assert summary.failures == stats["failed_calls"] == report["failed_calls"] == 4
-    assert (hit, missed) == (hits.hits, hits.missed) == (of_report["hits"], of_report["missed"])
-    assert hit + missed == of_report["calls"] == 10  # a name that no server lists does not count
-    assert missed > 0
-    assert hits.found_by_search == of_report["found_by_search"] == stats["calls_found_by_search"]
-    assert round(100 * hits.rate, 1) == stats["hit_rate_percent"] == round(of_report["hit_rate"], 1)
-    for name in ("hidden", "meta_tools", "resent", "net"):
-        end = "net" if name == "net" else f"{name}_total"
-        figures = {of_stats[f"tokens_{name}"], of_report[f"tokens_{name}"], getattr(tokens, name)}
-        assert figures == {found[f"riglm_tokens_{end}{{mode={mode}}}"]}, name
-    price = (
-        found[f"riglm_price_tokens_total{{arm=riglm,mode={mode}}}"]
-        / found[f"riglm_price_tokens_total{{arm=no_proxy,mode={mode}}}"]
-    )
-    assert of_stats["priced"]["price"] == of_report["cost"]["price"] == summary.price.of_no_proxy == round(price, 3)
-    assert summary.verdict.text == report["verdict"]["text"]

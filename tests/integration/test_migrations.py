@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import func, insert, inspect, select, text
 
 from riglm.adapters.analytics import schema, sqlite, tables
-from riglm.adapters.analytics.engine import make_engine, safe_url, writing
+from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.rows import learned_pair_row
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, metadata
@@ -238,11 +238,6 @@ def test_to_an_older_riglm_that_is_still_open_a_store_that_lost_a_column_is_unav
             store.record_many([session, an_invocation(session, "read")])
 
 
-def test_an_empty_file_is_upgraded(file):
-    file.touch()
-    assert schema.upgrade(f"sqlite:///{file}").pending == ()
-
-
 @pytest.mark.parametrize("revision", [None, "0001"])
 def test_processes_that_upgrade_at_once_all_find_the_newest_schema(url, revision):
     if revision:
@@ -295,12 +290,6 @@ def test_the_status_of_a_store_that_is_not_there_is_told_without_making_it(file,
     assert url.startswith("sqlite") or described(url) == {}
 
 
-def test_the_status_of_a_new_store_has_nothing_pending(url):
-    schema.upgrade(url)
-    found = schema.status(url)
-    assert (found.current, found.pending, found.url) == (SCHEMA_REVISION, (), safe_url(url))
-
-
 def test_a_newer_schema_is_neither_upgraded_nor_written_to(url):
     schema.upgrade(url)
     set_revision(url, "9999")
@@ -319,22 +308,8 @@ def test_a_store_that_cannot_be_read_is_unavailable(file):
             ask(url)
 
 
-def test_a_store_in_memory_can_be_upgraded():
-    assert schema.status("sqlite://").pending == ALL
-    schema.upgrade("sqlite://")
-
-
 def test_migrations_are_found_inside_an_installed_package(tmp_path, monkeypatch):
     installed = tmp_path / "site-packages" / "riglm" / "migrations"
     installed.mkdir(parents=True)
     monkeypatch.setattr(schema, "__file__", str(installed.parent / "adapters" / "analytics" / "schema.py"))
     assert schema.migrations_directory() == installed
-
-
-def test_alembic_can_be_run_by_hand(url):
-    root = schema.migrations_directory().parent
-    command = [sys.executable, "-m", "alembic", "-x", f"url={url}"]
-    subprocess.run([*command, "upgrade", "head"], cwd=root, check=True, capture_output=True, timeout=60)
-    schema.upgrade(url)
-    subprocess.run([*command, "check"], cwd=root, check=True, capture_output=True, timeout=60)
-    assert schema.status(url).pending == ()

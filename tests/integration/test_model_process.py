@@ -1,6 +1,5 @@
 """The model process: shared or private, and what happens when it, its client or the one that started it fails."""
 
-import asyncio
 import logging
 import os
 import signal
@@ -189,26 +188,6 @@ def test_process_is_private_where_its_socket_cannot_be(
     assert servers(place) == []
 
 
-def test_process_is_another_after_a_download(place: Path) -> None:
-    with sharing(place) as first:
-        (place.parent / "models" / "models--a--b" / "snapshots" / "1").mkdir(parents=True)
-        with sharing(place) as second:
-            assert np.array_equal(first.embed(["Read a file"]), second.embed(["Read a file"]))
-            assert len(servers(place)) == 2
-
-
-def test_query_does_not_wait_for_the_texts_of_another_client(place: Path) -> None:
-    with sharing(place) as busy, sharing(place) as asking, ThreadPoolExecutor(1) as pool:
-        server = only_server(place)
-        texts = pool.submit(busy.embed, [f"{text} {number}" for number in range(20) for text in TEXTS])
-        while server.cpu_percent(0.01) == 0.0:
-            assert not texts.done()
-        for number in range(5):
-            asking.embed([f"query {number}"])
-        assert not texts.done()
-        assert len(texts.result(WAIT_SECONDS)) == 20 * len(TEXTS)
-
-
 def test_process_survives_what_is_no_request(place: Path) -> None:
     with sharing(place) as embedder:
         path = next(each for each in place.iterdir() if each.name != "lock")
@@ -335,16 +314,3 @@ def test_module_of_the_users_directory_does_not_replace_a_library(
     monkeypatch.chdir(tmp_path)
     with private(tmp_path) as embedder:
         assert embedder.status().status == "ready"
-
-
-async def test_event_loop_and_other_threads_go_on_while_texts_are_embedded(tmp_path: Path) -> None:
-    with private(tmp_path) as embedder:
-        embedding = [asyncio.create_task(asyncio.to_thread(embedder.embed, TEXTS[start:])) for start in range(4)]
-        turns = 0
-        while not all(each.done() for each in embedding):
-            await asyncio.sleep(0)
-            turns += 1
-        answers = [await each for each in embedding]
-    assert turns > 100
-    for start, rows in enumerate(answers):
-        assert np.array_equal(rows, answers[0][start:])

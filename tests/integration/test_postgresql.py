@@ -229,17 +229,6 @@ def test_a_row_that_another_client_holds_is_waited_for_no_longer_than_the_timeou
         assert store.list_sessions()[0].session.ended_at == 1005.0
 
 
-def test_a_question_may_take_longer_than_a_record(postgres_url):
-    with SqlAnalytics(postgres_url, timeout=SHORT) as store:
-        with store._database.reading() as connection:
-            connection.exec_driver_sql("SELECT pg_sleep(2.5)")
-        with (
-            pytest.raises(AnalyticsUnavailableError, match="statement timeout"),
-            store._database.writing() as connection,
-        ):
-            connection.exec_driver_sql("SELECT pg_sleep(60.0)")
-
-
 def test_a_deadlock_that_the_server_ends_is_tried_again(postgres_url):
     mine, others = a_session(), a_session()
     with SqlAnalytics(postgres_url, timeout=DEADLINE) as store:
@@ -363,13 +352,6 @@ SqlAnalytics("postgresql://host/db").__enter__()
     assert "pip install 'riglm[postgresql]'" in done.stderr
 
 
-def test_many_sessions_are_stored_at_once(postgres_url):
-    sessions: list[Session] = [a_session(started_at=float(at)) for at in range(300)]
-    with SqlAnalytics(postgres_url) as store:
-        store.record_many(sessions)
-        assert len(store.list_sessions(limit=1000)) == 300
-
-
 def test_a_server_for_tests_ends_with_a_process_that_is_killed():
     root = Path(__file__).parents[2]
     with subprocess.Popen(
@@ -468,17 +450,6 @@ def conversation(url: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
         riglm.stdin.flush()
         yield riglm
         assert riglm.wait(DEADLINE) == 0
-
-
-def recorded(url: str) -> list[tuple[str, int]]:
-    with SqlAnalytics(url) as store:
-        return [(each.session.client.name, each.exposures) for each in store.list_sessions()]
-
-
-def test_a_riglm_records_in_postgresql(postgres_url, tmp_path):
-    with conversation(postgres_url, tmp_path) as riglm:
-        wait_until(lambda: recorded(postgres_url) == [("try", 1)])
-        riglm.communicate(timeout=DEADLINE)
 
 
 def test_a_riglm_serves_while_postgresql_cannot_be_reached_and_logs_no_password(tmp_path):

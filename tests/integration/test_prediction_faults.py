@@ -131,11 +131,6 @@ async def test_any_query_and_any_context_is_answered(tmp_path):
         assert (await here.found("archive an invoice"))[0] == "archive_invoice"
 
 
-async def test_no_tools_are_a_list_of_none(tmp_path):
-    async with riglm(tmp_path, [], **STATIC) as here:
-        assert await here.names() == []
-
-
 async def test_tools_that_say_nothing_or_differ_in_case_are_listed_and_found(tmp_path):
     bare = [{"name": f"tool_{number}", "inputSchema": SCHEMA} for number in range(40)]
     alike = [

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.control.health import get_health
 from riglm.application.control.overrides import delete_override, get_override
 from riglm.application.control.sessions import get_prediction, get_session, list_sessions
 from riglm.application.control.statistics import get_series, get_summary
@@ -109,18 +108,6 @@ async def test_what_clients_do_is_seen_and_stays_when_they_are_gone(tmp_path, mo
         for operation in (get_session, get_prediction, get_override, delete_override):
             with pytest.raises(NotFoundError):
                 await operation(running, uuid7())
-
-
-async def test_health_follows_the_upstream(tmp_path):
-    async with looked_at(tmp_path) as (stage, running):
-        health = await get_health(running)
-        assert (health.status, health.ready, health.store.kind, health.store.state) == ("ok", True, "memory", "ok")
-        [upstream] = health.upstreams
-        assert (upstream.transport, upstream.state, upstream.tools) == ("http", "idle", None)
-        client = await stage.client()
-        await client.listed()
-        [upstream] = (await get_health(running)).upstreams
-        assert (upstream.state, upstream.tools) == ("open", len(TOOLS))
 
 
 async def test_a_session_s_state_is_what_it_was_before_anybody_looked(tmp_path):

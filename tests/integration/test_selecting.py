@@ -71,11 +71,6 @@ def test_a_selection_is_short_fits_the_words_and_holds_the_objects_that_were_giv
     assert selection.tokens_saved > selection.tokens > 0
 
 
-def test_without_a_wish_a_selection_holds_twenty_tools_from_the_first_moment():
-    with ToolSelector(TOOLS, embedder="static") as selector:
-        assert [len(selector.session().select(words)) for words in ("", "pay the invoice")] == [20, 20]
-
-
 def test_what_was_used_for_such_words_is_selected_from_then_on_and_the_reasons_say_why(make):
     selector = make()
     assert not set(HABIT) <= set(selector.session().select("get ready for the yearly ceremony").names)
@@ -86,19 +81,6 @@ def test_what_was_used_for_such_words_is_selected_from_then_on_and_the_reasons_s
     assert selection.why(HABIT[0]).endswith("by prediction")
     assert selection.reasons[HABIT[0]].signals
     assert "and the list holds 6" in selection.why(next(iter(set(selection.hidden) - set(HABIT))))
-
-
-def test_equal_work_gives_equal_selections(make):
-    def course():
-        selector = make()
-        teach(selector)
-        session = selector.session()
-        yield session.select("something with a file").names
-        session.used("read_file")
-        yield session.select("the yearly ceremony").names
-        yield tuple(each.name for each in session.search("share the song"))
-
-    assert list(course()) == list(course())
 
 
 def test_a_store_remembers_for_the_next_process_and_for_each_user_alone(make, tmp_path):
@@ -129,17 +111,6 @@ def test_a_session_with_a_key_goes_on_where_it_was(make):
     assert selector.session("conversation 8").select("read a file").why("delete_recipe") != "used in this session"
 
 
-def test_a_session_may_have_tools_of_its_own(make):
-    selector = make()
-    session = selector.session()
-    own = [{"name": f"own_{number}", "description": "something else"} for number in range(3)]
-    assert session.select("read a file", tools=own).tools == own
-    assert session.select().tools == own
-    assert selector.session().select("read a file").names != session.select().names
-    selector.offer(own)
-    assert selector.session().select("read a file").tools == own
-
-
 def test_pinned_tools_are_always_there_and_denied_ones_never_not_even_by_search(make):
     selector = make(pinned=["share_recipe"], denied=["*_file"])
     session = selector.session()
@@ -159,34 +130,6 @@ def test_a_search_finds_what_was_not_selected_and_says_why(make):
     assert len(found) <= 3
     session.used("list_flight")
     assert "list_flight" in session.select().names
-
-
-def test_a_small_set_of_tools_is_given_whole_and_no_model_is_started_for_it(make):
-    selector = make(TOOLS[:6])
-    selection = selector.session().select("read a file")
-    assert (selection.tools, selection.hidden) == (TOOLS[:6], ())
-    assert selection.reason == "hiding tools does not pay"
-    assert selector.status()["embeddings"]["status"] == "not_loaded"
-
-
-def test_the_status_says_what_turns_words_into_vectors(make):
-    selector = make()
-    selector.session().select("read a file")
-    status = selector.status()
-    assert status["embeddings"]["actual_provider"] == "static"
-    assert status["tools"] == {"indexed": len(TOOLS), "embedded": len(TOOLS)}
-
-
-def test_an_opened_selector_gets_ready_before_it_is_asked(make, monkeypatch):
-    embedded, embed = threading.Event(), HashingEmbedder.embed
-
-    def noted(self, texts):
-        embedded.set()
-        return embed(self, texts)
-
-    monkeypatch.setattr(HashingEmbedder, "embed", noted)
-    with make():
-        assert embedded.wait(PATIENCE)
 
 
 def test_a_selection_that_could_not_wait_for_the_model_says_so(make, monkeypatch, tmp_path):
@@ -374,14 +317,6 @@ def test_a_configuration_file_rules_what_is_selected_and_starts_no_server(make, 
     assert (tmp_path / "agent.db").exists()
 
 
-def test_shadow_mode_gives_everything(make, tmp_path):
-    (tmp_path / "riglm.yaml").write_text(
-        "filtering: {mode: shadow, max_tools: 6, cold_start_limit: 6}\nstorage: {kind: memory}\n"
-    )
-    selector = make(max_tools=None, config=tmp_path / "riglm.yaml")
-    assert selector.session().select("read a file").tools == TOOLS
-
-
 def test_nothing_of_the_process_is_changed_for_it(make):
     before = sys.getswitchinterval(), [each["num_threads"] for each in threadpool_info()]
     make().session().select("read a file")
@@ -420,19 +355,6 @@ def test_a_selector_that_nobody_holds_any_more_ends_by_itself():
     assert not thread.is_alive()
 
 
-def test_sessions_that_nobody_closes_end_when_nobody_holds_them(make, tmp_path):
-    with make(store=tmp_path / "agent.db") as selector:
-        for _ in range(3):
-            selector.session().select("read a file")
-        gc.collect()
-        last = selector.session()
-        last.select("read a file")
-    with sqlite3.connect(tmp_path / "agent.db") as store:
-        rows = store.execute("SELECT started_at, ended_at FROM session ORDER BY started_at").fetchall()
-    assert len(rows) == 4
-    assert max(ended for _, ended in rows[:3]) <= rows[3][0]
-
-
 def test_importing_riglm_imports_nothing_of_others():
     words = "import sys; before = set(sys.modules); import riglm; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=PATIENCE, check=True)
@@ -466,20 +388,3 @@ def test_if_the_model_cannot_be_loaded_the_static_model_is_used_and_the_status_n
     embeddings = selector.status()["embeddings"]
     assert (embeddings["provider"], embeddings["actual_provider"]) == ("fastembed", "static")
     assert embeddings["is_fallback_active"]
-
-
-def test_tools_that_the_provider_defines_are_in_every_selection_in_their_places(make):
-    search, interpreter = {"type": "web_search"}, {"type": "code_interpreter", "container": {"type": "auto"}}
-    selector = make([search, *TOOLS[:20], interpreter, *TOOLS[20:]])
-    session = selector.session(None, user=None)
-    selection = session.select("read a file")
-    assert selection.tools[0] is search
-    assert [tool for tool in selection if tool is interpreter] == [interpreter]
-    before, after = selection.tools[: selection.tools.index(interpreter)], selection.tools
-    assert all(tool is search or tool in TOOLS[:20] for tool in before)
-    assert len(selection) == len(after) == len(selection.names) + 2 <= 8
-    assert search in selection
-    assert "web_search" not in selection
-    session.used(search)
-    assert session.select("read a file", tools=[search]).tools == [search]
-    assert all(each.name in selection or each.name in selection.hidden for each in session.search("read", limit=3))

@@ -143,21 +143,6 @@ async def test_any_other_difference_of_issuers_is_an_error(site, named, issuer, 
     assert not site.asked
 
 
-async def test_of_several_authorization_servers_the_configured_one_is_used(site):
-    site.named = ["https://elsewhere.example", f"{site.url}/"]
-    assert (await site.sign_in(id="riglm", issuer=site.url)).issuer == site.url
-
-
-@pytest.mark.parametrize("slash", ["", "/"])
-async def test_unattended_grants_accept_both_spellings(site, slash, accounts):
-    site.metadata = {"issuer": site.url + ("" if slash else "/")}
-    client = {"grant_type": "client_credentials", "id": "c", "secret": "s", "issuer": site.url + slash}
-    account = await obtain_tokens(site.spec(**client))
-    accounts.save(replace(account, issuer=site.url))
-    assert (await asyncio.to_thread(current_account, accounts, site.spec(**client), "")).access_token == "access"
-    assert len(site.asked) == 1
-
-
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [

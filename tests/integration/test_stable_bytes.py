@@ -184,19 +184,6 @@ async def test_what_a_session_does_never_changes_a_list_of_the_modern_era(exampl
         assert await client.listed() == first
 
 
-async def test_a_list_changes_at_most_once_for_each_context(example):
-    async with Wire(example, HANDSHAKE) as client:
-        await client.listed()
-        for number, context in enumerate((CONTEXT, "delete a customer", CONTEXT), 1):
-            await client.call("set_context", context=context)
-            shown = await client.listed()
-            for tool in LESSON:
-                await client.call(tool, text="it")
-                assert await client.listed() == shown
-            assert client.changes <= number
-        assert len(names(shown)) < 40
-
-
 @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
 async def test_a_shadow_leaves_the_upstream_s_own_bytes_whatever_was_learned(example, tmp_path, version):
     async with Wire(tmp_path / "off", version, FILTERING__ENABLED="false") as client:

@@ -17,13 +17,10 @@ from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
-from riglm.adapters.configuration.locations import store_url
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, SchemaTooNewError
 from riglm.domain.retention import Expiry
-from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.storage import StorageSettings
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
 from tests.contracts.vector_cache_contract import a_vector
@@ -295,20 +292,6 @@ def test_a_copied_database_is_known_as_riglms_once_it_was_open(file):
     assert len(aside(file)) == 1
 
 
-@pytest.mark.parametrize("name", ["a?b", "a%20b", "a#b c", "a?mode=memory&x=%3F", "é ü"])
-def test_a_file_is_where_it_was_named_whatever_its_name(tmp_path, name):
-    named = tmp_path / name / f"{name}.db"
-    settings = Settings(storage=StorageSettings(path=str(named)))
-    with SqlAnalytics(store_url(settings)) as store:
-        store.record_many([session := a_session()])
-    with SqlAnalytics(store_url(settings)) as store:
-        assert [summary.session.id for summary in store.list_sessions()] == [session.id]
-    assert SqliteChoices(named).list_overrides() == []
-    assert [each.name for each in tmp_path.iterdir()] == [name]
-    assert named.is_file()
-    assert all(each.name.startswith(named.name) for each in named.parent.iterdir())
-
-
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_file_is_set_aside_as_it_is_and_a_new_one_begun(file, caplog, how):
     filled(file)
@@ -574,11 +557,6 @@ def test_the_end_of_a_store_keeps_its_journal_from_a_backup_too(file, tmp_path):
         backup.replace(file)
     assert "usage.db-wal" not in beside(file)
     assert len(ids(file)) == 3
-
-
-def test_the_end_of_a_store_leaves_no_journal(file):
-    filled(file)
-    assert beside(file) == []
 
 
 def test_a_transaction_that_went_into_a_replaced_file_is_told(file):

@@ -73,28 +73,3 @@ def test_every_family_of_riglms_is_on_the_dashboard_or_left_out_on_purpose() -> 
         "riglm_upstream_state_since_timestamp_seconds",
     }
     assert families - shown == left_out
-
-
-def test_the_dashboard_can_be_loaded_anywhere() -> None:
-    assert DASHBOARD["id"] is None
-    assert DASHBOARD["schemaVersion"] >= 39
-    variables = {one["name"]: one for one in DASHBOARD["templating"]["list"]}
-    assert variables["datasource"]["type"] == "datasource"
-    panels = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-    used = {json.dumps(one["datasource"]) for panel in panels for one in [panel, *panel["targets"]]}
-    assert used == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}
-    identifiers = [panel["id"] for panel in DASHBOARD["panels"]]
-    assert len(set(identifiers)) == len(identifiers)
-    text = json.dumps(DASHBOARD)
-    named = set(re.findall(r"\$\{?(?!__)(\w+)", text)) - {"datasource"}
-    assert named == set(variables) - {"datasource"}
-
-
-def test_no_two_panels_lie_on_each_other() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        place = panel["gridPos"]
-        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        taken |= cells

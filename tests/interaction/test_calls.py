@@ -70,13 +70,6 @@ async def test_many_calls_at_once_of_one_client_get_their_own_answers(actors: St
         assert [(await exchange.answer()).words for exchange in exchanges] == [f"n{number}" for number in range(100)]
 
 
-@routes(CROSSED, HANDSHAKE)
-async def test_two_clients_count_for_themselves(actors: Stage, route: Route):
-    async with actors.client(route) as one, actors.client(route) as other:
-        counts = [(await client.call("counter")).words for client in (one, other, one, one, other)]
-    assert counts == ["1", "1", "2", "3", "2"]
-
-
 @routes(CROSSED)
 async def test_progress_reaches_the_caller_before_the_answer(actors: Stage, route: Route):
     wanted = b'{"progressToken":%b,"progress":%d.0,"total":3,"message":"step \\u0061","x":1.50}'
@@ -103,13 +96,6 @@ async def test_clients_with_the_same_token_get_their_own_progress(actors: Stage,
         for client, steps in ((one, 2), (other, 5)):
             told = [message for message in client.notifications if message.method == "notifications/progress"]
             assert [message.decoded("params")["total"] for message in told] == [steps] * steps
-
-
-@routes(CORNERS)
-async def test_calls_without_a_token_get_no_progress(actors: Stage, route: Route):
-    async with actors.client(route) as client:
-        await client.call("slow", {"steps": 3})
-    assert [message for message in client.notifications if message.method == "notifications/progress"] == []
 
 
 @routes(CROSSED)

@@ -116,15 +116,6 @@ async def test_the_sdk_s_client_answers_questions(actors: Stage, route: Route):
             assert not result.is_error
 
 
-@routes(CORNERS, MODERN)
-async def test_the_sdk_s_client_listens(stage: Stage, route: Route):
-    async with sdk_client(stage, route, DATED) as client, client.listen(tools_list_changed=True) as subscription:
-        await client.call_tool("change", {"what": "tools"})
-        event = await anext(aiter(subscription))
-        assert type(event).__name__ == "ToolsListChanged"
-        assert "extra" in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
-
-
 @pytest.mark.parametrize(
     ("front", "eras", "version"),
     [

@@ -77,18 +77,6 @@ async def test_definitions_keep_everything_but_their_names(stage: Stage, route: 
 
 
 @routes(BOTH_ERAS)
-async def test_pages_of_several_servers_are_all_listed(stage: Stage, route: Route):
-    servers = pair(stage, "--page-size", "4")
-    async with stage.client(route, upstream=stage.config("two", servers)) as client:
-        tools = names(await everything(client, "tools/list", "tools"))
-        assert sorted(tools) == sorted(f"{server}__{name}" for server in servers for name in catalog.NAMES)
-        prompts = names(await everything(client, "prompts/list", "prompts"))
-        assert sorted(prompts) == sorted(
-            f"{server}__{name}" for server in servers for name in ("greet", "ponder", "part")
-        )
-
-
-@routes(BOTH_ERAS)
 async def test_prompts_and_completion_are_routed(stage: Stage, route: Route):
     async with stage.client(route, upstream=stage.config("two", pair(stage))) as client:
         log = stage.log(*BETA)

@@ -438,23 +438,6 @@ def test_a_variable_that_is_not_set_fails_its_own_server_alone(home: Path, monke
     assert read.settings.upstream_specs()[4].url == "http://r-url-is-not-set.invalid/mcp"
 
 
-def test_odd_entries_get_a_word_each_and_the_rest_goes_on(home: Path) -> None:
-    (home / ".cursor").mkdir()
-    said = {"": {"command": "sh"}, "a": {"command": "sh", "args": True}, "b": None, "c": {"command": "sh"}}
-    file = home / CURSOR.file
-    file.write_text(json.dumps({"mcpServers": said}), "utf-8")
-    output = done("init").output
-    for line in (
-        'behind riglm: "", as server, c',
-        "stays: a: its `args` is not a list of texts",
-        "stays: b: it is not written as a server",
-    ):
-        assert f"  {line}\n" in output
-    assert list(servers_in(file)) == ["riglm", "a", "b"]
-    assert '  returns: ""\n' in done("undo").output
-    assert list(servers_in(file)) == list(said)
-
-
 def test_a_server_whose_program_is_not_there_stays_so_that_it_cannot_keep_riglm_from_starting(home: Path) -> None:
     (home / ".cursor").mkdir()
     (home / CURSOR.file).write_text('{"mcpServers": {"a": {"command": "no-such-program"}}}', "utf-8")

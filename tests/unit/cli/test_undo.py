@@ -14,7 +14,9 @@ import yaml
 
 from riglm.cli.setup_access import installations
 from tests.unit.application.setup.shapes import CODEX, CURSOR
-from tests.unit.cli.test_init import app, done, put, read, runner, servers_in
+from tests.unit.cli.test_init import app, done, home, put, read, runner, servers_in
+
+__all__ = ["home"]
 
 
 def behind(home: Path, name: str) -> Any:

@@ -1,6 +1,5 @@
 """Agents of Microsoft's agent-framework that get the selected tools, and find the others in the same run."""
 
-import warnings
 from typing import Any
 
 from agent_framework import (
@@ -10,15 +9,12 @@ from agent_framework import (
     Content,
     FunctionInvocationLayer,
     FunctionTool,
-    MCPStreamableHTTPTool,
     Message,
     tool,
 )
-from mcp import Client
-from mcp.server.mcpserver import MCPServer
 
 from riglm import ToolSelector
-from riglm.defer.agent_framework import LearnedTools, LearningMiddleware
+from riglm.defer.agent_framework import LearnedTools
 
 HABIT = "send_mail"
 NAMES = [*(f"do_{number}" for number in range(30)), HABIT]
@@ -86,36 +82,3 @@ async def test_the_model_finds_a_tool_and_is_given_it_in_later_sessions():
     assert HABIT not in loaded[0]
     assert {HABIT, "find_tools"} <= set(loaded[-1])
     assert {len(names) for names in loaded} == {4}
-
-
-async def test_few_tools_need_no_search_and_a_failure_reaches_the_model():
-    async with ToolSelector(max_tools=50, embedder="static") as selector:
-        model = await run(selector.session(), (HABIT, {"about": "fail"}))
-    assert model.loaded[0] == NAMES
-    assert "failed" in model.results[-1]
-
-
-async def test_tools_of_an_mcp_server_that_are_always_loaded_are_learned():
-    server = MCPServer("office")
-    for name in NAMES:
-        server.add_tool(a_function(name), name=name, description=f"Do {name.replace('_', ' ')}.")
-    calls = [("load_tool", {"tool": HABIT}), (HABIT, {"about": "it"})]
-    loaded: list[list[str]] = []
-    async with ToolSelector(max_tools=3, embedder="static") as selector, Client(server) as client:
-        tools = (await client.list_tools()).tools
-        for _ in range(4):
-            with selector.session() as session, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # progressive disclosure is experimental
-                selection = await session.aselect(TASK, tools=tools)
-                office = MCPStreamableHTTPTool(
-                    "office", mcp_client=client, use_progressive_disclosure=True, always_load=selection.names,
-                    load_prompts=False,
-                )  # fmt: skip
-                model = Scripted(*calls)
-                async with Agent(model, tools=[office], middleware=[LearningMiddleware(session)]) as agent:
-                    await agent.run(TASK)
-                assert f"{HABIT} is done" in model.results[-1]
-                loaded.append(model.loaded[0])
-    assert HABIT not in loaded[0]
-    assert HABIT in loaded[-1]
-    assert {len(names) for names in loaded} == {6}

@@ -113,13 +113,3 @@ async def test_a_call_that_asks_for_input_is_recorded_once(tmp_path):
             assert (await client.call_tool(USED[0], {})).content[0].text == "done"
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
         assert [len(session.calls) for session in analytics.list_training_sessions(10)] == [1]
-
-
-async def test_the_calls_of_one_connection_are_one_session():
-    server = a_server()
-    async with ToolSelector(await server.list_tools(), max_tools=6, embedder="static") as selector:
-        server.middleware.append(LearnedHints(selector))
-        async with Client(server, mode="legacy") as client:
-            await client.call_tool(USED[0], {"about": "it"})
-            found = await client.list_tools()
-    assert USED[0] in [tool.name for tool in found.tools if (tool.meta or {}).get(HINT)]

@@ -94,19 +94,6 @@ async def test_the_model_finds_a_tool_and_is_given_it_in_later_sessions():
     assert next(each.name for each in found) == HABIT
 
 
-def test_a_search_is_added_only_where_a_tool_is_deferred():
-    made: Any = deferred(TOOLS, [tool.name for tool in TOOLS])
-    assert [tool.name for tool in made] == [tool.name for tool in TOOLS]
-
-
-async def test_only_tools_of_the_session_are_learned(caplog):
-    async with ToolSelector(TOOLS, embedder="static") as selector:
-        session = selector.session()
-        await LearningHooks(session).on_tool_end(None, None, a_tool("find_me"), "")
-        assert "find_me" not in session
-    assert not caplog.records
-
-
 def test_tools_that_openai_runs_stay_in_their_places_and_one_search_is_enough() -> None:
     web, finder = WebSearchTool(), ToolSearchTool()
     placed = deferred([web, *TOOLS[:2]], ["do_1"])

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from anthropic.types import Message, ToolUnionParam
-from anthropic.types.beta import BetaMCPToolsetParam
 from openai.types.responses import Response, ToolParam
 from pydantic import TypeAdapter, ValidationError
 
@@ -42,12 +41,6 @@ def test_anthropic_loads_the_selection_and_defers_the_rest(search):
 def test_a_search_is_added_only_where_a_tool_is_deferred():
     assert defer.anthropic(CLAUDES, NAMES) == CLAUDES
     assert defer.openai(OPENAIS, NAMES) == OPENAIS
-
-
-def test_an_mcp_toolset_of_anthropic_loads_the_selection():
-    made = defer.anthropic_mcp("git", ["read_a"])
-    assert is_valid(BetaMCPToolsetParam, made)
-    assert (made["default_config"], made["configs"]) == ({"defer_loading": True}, {"read_a": {"defer_loading": False}})
 
 
 def test_openai_loads_the_selection_and_defers_the_rest():
@@ -203,13 +196,3 @@ async def test_a_selection_is_taken_as_it_is_and_earlier_marks_do_not_count():
 def test_what_is_no_selection_or_no_definition_is_refused(made):
     with pytest.raises(UnusableToolError, match="fix: give"):
         made()
-
-
-async def test_an_answer_without_tools_and_unknown_names_are_no_error():
-    async with ToolSelector(CLAUDES, embedder="static") as selector:
-        session = selector.session()
-        for answer in ODD:
-            defer.learn(session, answer)
-        assert {each.why for each in (await session.aselect()).reasons.values()} != {"used in this session"}
-        session.searched("what is not there", ["nobody", "git__read_a"])
-        session.used("git__read_a")

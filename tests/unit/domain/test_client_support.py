@@ -75,11 +75,6 @@ def test_every_client_of_the_table_has_its_row_here():
     assert {support_of(name).key for name in SURFACES} == {known.key for known in CLIENTS}
 
 
-def test_an_unknown_client_goes_by_its_era():
-    assert choose_surface("", ProtocolEra.HANDSHAKE, {}).surface is Surface.DYNAMIC
-    assert choose_surface("an-agent", ProtocolEra.MODERN, {}).surface is Surface.STABLE
-
-
 def test_the_configuration_comes_first_and_takes_patterns():
     table = {"Claude*": Surface.FULL, "cod?x": Surface.DYNAMIC}
     assert choose_surface("claude-code", ProtocolEra.MODERN, table, "it is off").surface is Surface.FULL
@@ -134,7 +129,3 @@ def test_the_environment_tells_whether_claude_code_searches_for_tools(environmen
 def test_an_older_claude_code_may_load_every_tool_where_its_gateway_is_another_hosts(url, version, is_sure):
     client = ClientInfo(name="claude-code", version=version)
     assert bool(no_tool_search(client, {"ANTHROPIC_BASE_URL": url})) != is_sure
-
-
-def test_another_client_does_not_read_the_settings_of_claude_code():
-    assert not no_tool_search(ClientInfo(name="opencode"), {"ENABLE_TOOL_SEARCH": "false"})

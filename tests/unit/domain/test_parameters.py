@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.domain import jsonrpc, protocol, request_params
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.session import ClientInfo
 
 META = (
@@ -27,16 +27,6 @@ def test_members_beside_a_lone_surrogate_are_read_as_they_came():
     assert (bytes(given.name), bytes(given.arguments), bytes(given.uri)) == (b'"\\ud83d"', b'{"n":"\\ud83d"}', b"")
 
 
-@pytest.mark.parametrize("params", [b"[1]", b"null", b"{}"])
-def test_params_that_say_nothing_are_empty(params):
-    given = request_params.read(asked(params))
-    assert not any((given.name, given.uri, given.arguments, given.meta))
-
-
-def test_a_message_without_params_has_empty_ones():
-    assert not request_params.read(jsonrpc.notification("n")).name
-
-
 @pytest.mark.parametrize("meta", [META, META.replace(b"/", b"\\/")], ids=["plain", "escaped"])
 def test_the_envelope_says_version_client_and_whether_it_is_complete(meta):
     envelope = request_params.envelope(asked(b'{"_meta":%b}' % meta))
@@ -59,12 +49,6 @@ def test_the_envelope_says_version_client_and_whether_it_is_complete(meta):
 )
 def test_a_request_without_an_envelope_belongs_to_the_handshake_era(params):
     assert request_params.envelope(asked(params)) is None
-
-
-def test_an_envelope_may_be_poor():
-    envelope = request_params.envelope(asked(b'{"_meta":{"%b":7}}' % protocol.META_VERSION.encode()))
-    assert envelope is not None
-    assert (envelope.version, envelope.client, envelope.complete) == (None, ClientInfo(), False)
 
 
 @pytest.mark.parametrize(

@@ -28,14 +28,6 @@ def put(before: Settings, given: dict[str, Any]) -> Settings:
     return merge_changes(before, find_changes(given, disclose(before)))
 
 
-def test_what_is_left_out_stays_and_null_means_the_default() -> None:
-    before = settings(filtering={"max_tools": 9, "min_tools": 2, "clients": {"x": "full", "y": "hints"}})
-    after = put(before, {"filtering": {"max_tools": None, "clients": {"x": None, "z": "stable"}}})
-    assert (after.filtering.max_tools, after.filtering.min_tools) == (20, 2)
-    assert after.filtering.clients == {"y": "hints", "z": "stable"}
-    assert put(before, {"filtering": None, "retention": {}}).filtering == Settings().filtering
-
-
 def test_a_secret_stays_where_its_mask_is_given_and_changes_where_another_value_is() -> None:
     before = settings(mcpServers=SERVERS)
     document = disclose(before)
@@ -80,12 +72,6 @@ def test_a_document_without_a_bottom_is_refused(kind: type) -> None:
         deep = {"a": deep} if kind is dict else [deep]
     with pytest.raises(InvalidInputError, match="too deeply"):
         put(settings(), {"predictor": {"options": {"x": deep}}})
-
-
-def test_yes_is_not_one_and_a_whole_number_is_the_same_as_a_float() -> None:
-    before = settings(predictor={"kind": "frequency", "options": {"x": True}})
-    assert find_differences(before, put(before, {"predictor": {"options": {"x": 1}}}))
-    assert find_changes({"filtering": {"period": 86400}}, disclose(before)) == {}
 
 
 def test_changes_are_stored_by_section_and_key_and_apply_to_other_settings() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from riglm.adapters.configuration.loading import Configuration, Options, load
-from riglm.domain.access_rules import AccessRules
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.removed_keys import REMOVED_KEYS
 
@@ -39,12 +38,6 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_defaults_hold_where_nothing_is_set(place: Place) -> None:
-    settings = place.load().settings
-    assert settings.downstream.port == 8700
-    assert settings.storage.path == str(place.directory / "data" / "riglm.db")
-
-
 def test_a_url_of_the_store_stands_in_place_of_the_file(place: Place) -> None:
     found = place.load(RIGLM_STORAGE__URL="postgresql://me:pw@host/db").settings.storage
     assert (found.kind, found.path) == ("postgresql", None)
@@ -61,25 +54,6 @@ def test_options_win_over_variables_and_variables_over_the_file(place: Place) ->
     assert found.origins["downstream", "port"] == "--port"
     assert found.origins["downstream", "host"] == "RIGLM_DOWNSTREAM__HOST"
     assert found.origins["downstream", "path"].endswith("riglm.yaml")
-
-
-def test_a_problem_with_nothing_but_an_empty_section_names_its_file(place: Place) -> None:
-    place.yaml("mcpServers: {a: {}, b: {command: [srv, {}]}}")
-    text = "\n".join(place.refusal())
-    assert "riglm.yaml: mcpServers.a: the server gives neither" in text
-    assert "riglm.yaml: mcpServers.b.command[1]: this is not text" in text
-
-
-def test_a_named_file_is_read_instead_of_the_one_in_the_directory(place: Place) -> None:
-    place.yaml("naming: none")
-    other = place.directory / "other.json"
-    other.write_text('{"naming": "on_collision"}', "utf-8")
-    assert place.load(Options(config=other)).settings.naming == "on_collision"
-
-
-def test_sections_left_empty_keep_their_defaults(place: Place) -> None:
-    place.yaml("downstream:\nfiltering:\n  max_tools:\n")
-    assert place.load().settings.filtering.max_tools == 20
 
 
 @pytest.mark.parametrize(
@@ -137,18 +111,6 @@ def test_an_unset_variable_is_named_with_its_path(place: Place) -> None:
     )
 
 
-def test_an_unset_variable_of_a_disabled_server_does_no_harm(place: Place) -> None:
-    place.yaml("mcpServers: {docs: {command: srv, args: ['${NOPE}'], disabled: true}}")
-    assert place.load().settings.upstream_specs() == ()
-
-
-def test_commands_that_only_look_need_no_servers(place: Place) -> None:
-    place.yaml("mcpServers: {docs: {command: srv, args: ['${NOPE}']}}\nnaming: none")
-    found = place.load(Options(with_servers=False), RIGLM_UPSTREAM__URL="nonsense")
-    assert found.settings.naming == "none"
-    assert found.settings.upstream_specs() == ()
-
-
 def test_all_that_is_wrong_is_told_at_once_with_place_and_fix(place: Place) -> None:
     place.yaml(
         """
@@ -197,12 +159,6 @@ def test_a_removed_key_is_refused_with_what_replaced_it(place: Place, monkeypatc
     ]
 
 
-def test_a_missing_key_is_named(place: Place) -> None:
-    place.yaml("upstream: {url: 'http://h', auth: {type: bearer}}")
-    [line] = place.refusal()
-    assert "riglm.yaml: upstream.auth.token: this key is missing — fix: add it, or `client_id`" in line
-
-
 def test_no_message_quotes_a_secret_value(place: Place) -> None:
     place.yaml("upstream: {url: 'http://h', auth: {token: 'canary canary'}, headers: {X: \"canary\\n\"}}")
     assert "canary" not in "\n".join(place.refusal())
@@ -234,12 +190,6 @@ def test_every_kind_of_value_can_be_set_by_a_variable(place: Place) -> None:
     assert (found.filtering.meta_tools.mark_tool, found.filtering.meta_tools.call_tool) == (True, True)
     assert (found.filtering.clients, found.predictor.options) == ({"my-agent*": "stable"}, {"decay": 0.5})
     assert (found.timeouts.call, found.filtering.enabled, found.logging.level) == (5, False, "info")
-
-
-def test_a_variable_finds_a_server_of_the_file_whatever_its_spelling(place: Place) -> None:
-    place.yaml("mcpServers: {My.docs-1: {url: 'http://h/old'}}")
-    [spec] = place.load(None, RIGLM_MCPSERVERS__MY_DOCS_1__URL="http://h/new").settings.upstream_specs()
-    assert (spec.name, spec.url) == ("My.docs-1", "http://h/new")
 
 
 @pytest.mark.parametrize(
@@ -276,35 +226,6 @@ def test_a_variable_finds_a_server_of_the_file_whatever_its_spelling(place: Plac
 )
 def test_a_variable_that_sets_nothing_sensible_is_named(place: Place, name: str, value: str, line: str) -> None:
     assert place.refusal(None, **{name: value})[0].startswith(line)
-
-
-def test_other_variables_of_that_name_are_left_alone(place: Place) -> None:
-    assert place.load(None, RIGLM_TOKEN="mine", OTHER="x", RIGLM_="x", RIGLM_MY_OWN="x").settings
-
-
-def test_a_variable_that_a_file_asks_for_need_not_be_a_setting(place: Place) -> None:
-    place.yaml("upstream: {command: '${RIGLM_FOO}'}")
-    [spec] = place.load(None, RIGLM_FOO="srv").settings.upstream_specs()
-    assert spec.command == ("srv",)
-    assert place.load(Options(with_servers=False), RIGLM_FOO="srv").settings
-
-
-def test_a_variable_left_unset_is_the_only_thing_told_of_its_place(place: Place) -> None:
-    values = {"mcpServers": {"a": {"url": "${env:NOPE}"}, "b": {"url": "ftp://h"}}}
-    lines = place.refusal(Options(mcp_json=place.client_file(values)))
-    assert [line.partition(": ")[2] for line in lines] == [
-        "mcpServers.a.url: the variable NOPE is not set — fix: set NOPE, or write ${NOPE:-default}",
-        "mcpServers.b.url: this is not a URL that riglm can reach — fix: write http://HOST:PORT/PATH or "
-        "https://HOST/PATH",
-    ]
-
-
-def test_a_command_that_is_no_text_says_what_it_may_be(place: Place) -> None:
-    place.yaml("upstream: {command: 3}")
-    [line] = place.refusal()
-    assert line.endswith(
-        "upstream.command: this is neither a program nor a list — fix: name the program, or write [program, argument]"
-    )
 
 
 # --- client files ---
@@ -421,41 +342,10 @@ def test_a_server_of_a_clients_file_gets_the_name_that_init_gives_it(place: Plac
     assert f"where the server is called {behind} — fix: " in warning
 
 
-def test_a_rule_may_name_a_server_that_is_left_out_and_the_one_that_is_left_is_one_of_several(place: Place) -> None:
-    rules = "access: {staff: {servers: [bad]}, '*': {servers: [good]}}"
-    place.yaml(f"downstream: {{tokens: {{ann: {'t' * 32}}}}}\n{rules}\n")
-    servers = {"good": {"command": "x"}, "bad": {"type": "pigeon"}}
-    settings = place.load(Options(mcp_json=place.client_file({"mcpServers": servers}))).settings
-    assert settings.lone_server == ""
-    assert settings.left_out == {"bad"}
-    permitted = AccessRules(settings.access, [spec.name for spec in settings.upstream_specs()])
-    assert permitted.find(frozenset({"staff"}), "default") == "*"
-    place.yaml("")
-    del servers["bad"]
-    assert place.load(Options(mcp_json=place.client_file({"mcpServers": servers}))).settings.lone_server == "good"
-
-
 def test_servers_of_a_clients_file_whose_tools_could_get_one_name_are_renamed(place: Place) -> None:
     servers = {name: {"command": name} for name in ("a", "a_", "a__b", "A")}
     found = place.load(Options(mcp_json=place.client_file({"mcpServers": servers})))
     assert [spec.name for spec in found.settings.upstream_specs()] == ["a", "a-2", "a_b", "A-3"]
-
-
-def test_numbers_and_booleans_of_a_clients_file_become_text(place: Place) -> None:
-    env = {"A": True, "B": 5, "C": 1.5, "D": None, "E": 2.0, "F": "f"}
-    servers = {"a": {"command": "x", "env": env}, "b": {"url": "http://h", "headers": {"X-A": False}}}
-    a, b = place.load(Options(mcp_json=place.client_file({"mcpServers": servers}))).settings.upstream_specs()
-    assert a.env == {"A": "true", "B": "5", "C": "1.5", "D": "", "E": "2", "F": "f"}
-    assert b.headers == {"X-A": "false"}
-
-
-def test_all_problems_of_a_server_are_in_its_line(place: Place) -> None:
-    bad = {"type": "websocket", "url": "ws://h"}
-    found = place.load(Options(mcp_json=place.client_file({"mcpServers": {"good": {"command": "x"}, "bad": bad}})))
-    assert [warning.partition(": ")[2] for warning in found.warnings] == [
-        "mcpServers.bad: this is none of the choices (`type`); this is not a URL that riglm can reach (`url`); the "
-        "server is left out — fix: write 'stdio', 'http' or 'sse'; write http://HOST:PORT/PATH or https://HOST/PATH"
-    ]
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,6 @@ def test_each_store_has_a_directory_of_its_own(one: str, other: str) -> None:
     assert spool_directory(BASE, one).parent == BASE
 
 
-@pytest.mark.parametrize("other", ["postgresql://u:new@host/db", "postgresql://u@host/db?password=new"])
-def test_another_password_is_no_other_store(other: str) -> None:
-    assert spool_directory(BASE, "postgresql://u:old@host/db") == spool_directory(BASE, other)
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -41,16 +36,6 @@ def test_another_password_is_no_other_store(other: str) -> None:
 )
 def test_a_database_has_one_spool_however_its_url_is_spelled(other: str) -> None:
     assert spool_directory(BASE, "postgresql://u@host/db") == spool_directory(BASE, other)
-
-
-def test_a_schema_of_its_own_is_a_store_of_its_own() -> None:
-    url = "postgresql://u@host/db"
-    assert spool_directory(BASE, url) != spool_directory(BASE, f"{url}?options=-csearch_path%3Dother")
-
-
-def test_a_url_of_several_servers_has_a_directory() -> None:
-    several = "postgresql://u@one:5432,two:5433/db"
-    assert spool_directory(BASE, several) != spool_directory(BASE, "postgresql://u@one/db")
 
 
 def test_a_file_has_one_spool_by_whatever_path_it_is_named(tmp_path: Path) -> None:

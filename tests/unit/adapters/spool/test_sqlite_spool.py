@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.spool import file_lock
-from riglm.adapters.spool import sqlite_spool as spools
 from riglm.adapters.spool.file_lock import FileLock, LockHeldError, sole_server
 from riglm.adapters.spool.sqlite_spool import VERSION, SqliteSpool, spooled_pins, survey
-from riglm.domain.errors import ConfigurationError
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_session, a_tool_pin, an_invocation
 
@@ -150,11 +148,6 @@ def test_a_spool_on_the_disk_of_the_store_leaves_it_space_for_all_that_it_holds_
         assert len(drain(spool)) == held + 2
 
 
-def test_a_spool_beside_no_store_takes_what_the_disk_takes(root):
-    with SqliteSpool(root, free_bytes=lambda _: 0) as spool:
-        spool.append(calls(1))
-
-
 def test_adopted_records_count_for_the_maximum_size(root, left):
     with SqliteSpool(root, max_bytes=left[1].stat().st_size + 8000) as spool, pytest.raises(SpoolUnavailableError):
         spool.append(calls(1))
@@ -240,23 +233,6 @@ def test_a_directory_that_cannot_be_made_makes_the_spool_unavailable(tmp_path):
         assert spool.is_empty
 
 
-def test_a_survey_counts_records(root, left):
-    change(left[1], "UPDATE record SET checksum = 0 WHERE id = 1")
-    (found,) = survey(root)
-    assert (found.records, found.damaged, found.is_held, found.is_newer) == (4, 1, False, False)
-    with SqliteSpool(root) as spool:
-        assert len(drain(spool)) == 4
-
-
-def test_a_survey_leaves_out_what_vanishes(root, left, monkeypatch):
-    def gone(path, mode):
-        path.unlink()
-        raise sqlite3.OperationalError("unable to open database file")
-
-    monkeypatch.setattr(spools, "_connect", gone)
-    assert survey(root) == []
-
-
 def test_a_lock_without_a_file_is_removed(root):
     root.mkdir()
     (root / "1-gone.lock").touch()
@@ -302,17 +278,6 @@ def test_a_claim_that_is_removed_while_another_process_waits_is_created_again(tm
     with pytest.raises(LockHeldError):
         FileLock(path)
     second.remove()
-
-
-def test_a_second_server_on_a_data_directory_is_refused(tmp_path):
-    with sole_server(tmp_path, "127.0.0.1 port 8700"):
-        with pytest.raises(ConfigurationError, match=rf"process {os.getpid()}, 127.0.0.1 port 8700.*RIGLM_DATA_DIR"):
-            sole_server(tmp_path, "127.0.0.1 port 8800").__enter__()
-        with sole_server(tmp_path / "other", ""):
-            pass
-    with sole_server(tmp_path, ""):
-        pass
-    assert not (tmp_path / "serve.lock").exists()
 
 
 def test_a_data_directory_that_cannot_be_used_does_not_prevent_serving(tmp_path):

@@ -1,7 +1,5 @@
 """The project of a client over HTTP is its first root; a client that declares none is never asked."""
 
-from itertools import pairwise
-
 import pytest
 
 from riglm.application.aggregation.connection import MultiServerConnection
@@ -126,39 +124,6 @@ async def test_a_client_that_works_where_riglm_was_started_is_not_asked(transpor
     await client.connection.close()
 
 
-async def test_a_list_does_not_wait_for_the_answer(client):
-    await client.opens()
-    assert len(client.questions) == 1
-    listed = client.sends(asks(1, "tools/list"))
-    for server in client.servers:
-        for asked in server.link.of("tools/list"):
-            if client.connection.__class__ is SingleServerConnection:
-                asked.result(tools("a"))
-    assert (await listed.answer()).result
-    assert client.session.project == ""
-    await client.answers("file:///home/ann/shop")
-    assert client.session.project == client.hash("/home/ann/shop")
-
-
-async def test_a_client_without_a_stream_is_asked_when_it_opens_one(client):
-    client.channel.is_open = False
-    await client.opens()
-    assert client.questions == []
-    client.channel.is_open = True
-    client.connection.listen(listening=True)
-    assert len(client.questions) == 1
-    client.connection.listen(listening=True)
-    assert len(client.questions) == 1, "one question at a time"
-    client.connection.listen(listening=False)
-    client.connection.listen(listening=True)
-    assert len(client.questions) == 2, "the stream may have lost it"
-    await client.answers("file:///home/ann/shop")
-    client.connection.listen(listening=False)
-    client.connection.listen(listening=True)
-    assert len(client.questions) == 2
-    assert all(one.id != other.id for one, other in pairwise(client.questions))
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -180,13 +145,6 @@ async def test_an_answer_without_a_directory_leaves_the_session_without_a_projec
     assert len(client.questions) == 1, "it answered"
 
 
-async def test_a_refusal_leaves_the_session_without_a_project(client):
-    await client.opens()
-    client.sends(jsonrpc.error(client.questions[0].id, jsonrpc.METHOD_NOT_FOUND, "no"))
-    assert client.session.project == ""
-    assert not any(b"riglm-roots" in line for line in client.sent)
-
-
 async def test_a_client_whose_roots_change_is_asked_again(client):
     await client.opens()
     await client.answers(raw=b'{"roots":[]}')
@@ -197,17 +155,6 @@ async def test_a_client_whose_roots_change_is_asked_again(client):
     await client.answers("file:///home/ann/other")
     assert client.session.project == client.hash("/home/ann/other")
     assert client.sent.count(CHANGED.line) == 2 * len(client.servers), "servers learn of it as before"
-
-
-async def test_a_conversation_on_the_connection_has_its_project(client):
-    await client.opens()
-    sessions, caller = client.world.sessions, Caller(transport=Transport.HTTP)
-    first, second = (sessions.of_call(client.session, caller, b'{"threadId":"%d"}' % number) for number in range(2))
-    assert first is client.session is not second
-    await client.answers("file:///home/ann/shop")
-    assert second.project == ""
-    assert sessions.of_call(client.session, caller, b'{"threadId":"1"}') is second
-    assert second.project == client.session.project != ""
 
 
 async def test_a_process_that_takes_a_client_over_takes_the_answer_or_asks(client):

@@ -1,7 +1,6 @@
 """A client of the handshake era that is shown what a filter chooses: tools change, and nothing else does."""
 
 import asyncio
-from itertools import pairwise
 
 import pytest
 
@@ -9,11 +8,10 @@ from riglm.application.aggregation.connection import MultiServerConnection
 from riglm.application.aggregation.merged_lists import MergedListCache
 from riglm.application.connections.single_server import SingleServerConnection
 from riglm.domain import jsonrpc
-from riglm.domain.exposure import Exposure, Surface
+from riglm.domain.exposure import Surface
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
-from riglm.domain.tool import ToolCatalog
 from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
@@ -64,15 +62,6 @@ def names_of(message):
     return [tool["name"] for tool in jsonrpc.plain(message.result)["tools"]]
 
 
-async def test_a_server_that_asks_while_a_meta_tool_fetches_its_list_reaches_the_client(stage):
-    sink = stage.call(1, "search_available_tools", b'{"query":"q"}')
-    fetched = await stage.link.next("tools/list")
-    fetched.says(asks(5, "roots/list").line)
-    assert sink.notes == [asks(5, "roots/list").line]
-    fetched.result(tools("a"))
-    assert (await sink.answer()).result
-
-
 async def test_an_error_of_the_list_passes_unchanged_whatever_page_it_is_for(stage):
     sink = stage.list()
     stage.link.asked[0].error(-32601, "no tools")
@@ -102,17 +91,6 @@ async def test_a_filter_that_fails_shows_everything_but_what_is_denied(stage, ca
     stage.link.asked[-1].result(tools("a", "b"))
     assert names_of(sink.answers[0]) == ["b"]
     assert [record.name for record in caplog.records] == ["riglm.filtering"]
-
-
-async def test_what_was_shown_is_recorded_once_and_by_the_filter_s_choice(stage):
-    stage.filter.shown = {"b"}
-    for number in (1, 2):
-        stage.list(number)
-        stage.link.asked[-1].result(tools("a", "b"))
-    (exposure,) = stage.records.of(Exposure)
-    assert (exposure.shown, exposure.hidden, exposure.predictor) == (("b",), ("a",), "scripted")
-    assert (exposure.mode, exposure.surface) == ("enforce", "dynamic")
-    assert (exposure.tokens_shown, exposure.tokens_hidden, exposure.tokens_own) == (1, 2, 3)
 
 
 async def test_an_id_that_riglm_works_for_is_in_use(stage):
@@ -222,73 +200,6 @@ async def test_the_rest_of_a_stream_carries_no_denied_tool(stage):
     ]
 
 
-async def test_how_a_tool_was_found_is_recorded(stage):
-    stage.filter.shown = {"b"}
-    stage.list()
-    stage.link.asked[-1].result(tools("a", "b", "c"))
-    search = stage.call(2, "search_available_tools", b'{"query":"c"}')
-    await search.answer()
-    for name in ("a", "b", "c"):
-        stage.call(3, name, meta=b'{"turn":"t1"}')
-        stage.link.asked[-1].result(b'{"content":[]}')
-    assert stage.filter.calls == [("a", "named", "t1"), ("b", "listed", "t1"), ("c", "searched", "t1")]
-    assert [(tool, upstream, found.value) for tool, upstream, _, found in stage.records.calls] == [
-        ("search_available_tools", "riglm", "listed"),
-        ("a", "up", "named"),
-        ("b", "up", "listed"),
-        ("c", "up", "searched"),
-    ]
-
-
-async def test_a_tool_that_riglm_suggested_counts_as_listed_unless_a_search_had_found_it_before(stage):
-    stage.filter.shown = {"b"}
-    stage.list()
-    stage.link.asked[-1].result(tools("a", "b", "c"))
-    search = stage.call(2, "search_available_tools", b'{"query":"c"}')
-    await search.answer()
-    for state in stage.filter.states.values():
-        state.suggest(["a", "c"])
-    for name in ("a", "c"):
-        stage.call(3, name)
-        stage.link.asked[-1].result(b'{"content":[]}')
-    assert [(tool, found) for tool, found, _ in stage.filter.calls] == [("a", "listed"), ("c", "searched")]
-
-
-async def test_the_list_is_that_of_the_conversation_that_called_last():
-    stage = Stage(meta_keys=("threadId",))
-    for number, thread in enumerate(("one", "two"), 1):
-        stage.call(number, "a", meta=b'{"threadId":"%b"}' % thread.encode())
-    stage.list(3)
-    stage.list(4, b'{"_meta":{"threadId":"one"}}')
-    for asked in stage.link.of("tools/list"):
-        asked.result(tools("a"))
-    for asked in stage.link.of("tools/call"):
-        asked.result(b"{}")
-    calls = [note.session_id for note in stage.records.of(stage.records.Note)]
-    assert [exposure.session_id for exposure in stage.records.of(Exposure)] == [calls[1], calls[0]]
-    await stage.conversation.close()
-
-
-async def test_a_call_that_used_no_tool_is_not_told_to_the_filter(stage):
-    stage.call(1, "nowhere")
-    stage.link.asked[-1].error(-32602, "Unknown tool")
-    stage.call(2, "a")
-    stage.link.asked[-1].dies()
-    stage.call(3, "a")
-    stage.link.asked[-1].result(b'{"content":[],"isError":true}')
-    assert [tool for tool, _, _ in stage.filter.calls] == ["a"]
-
-
-async def test_the_filter_is_told_which_calls_failed(stage):
-    for number, name in enumerate(("wrong", "right"), 1):
-        stage.call(number, name)
-    wrong, right = stage.link.of("tools/call")
-    wrong.result(b'{"content":[],"isError":true}')
-    right.result(b'{"content":[]}')
-    assert [tool for tool, _, _ in stage.filter.calls] == ["wrong", "right"]
-    assert stage.filter.failed == ["wrong"]
-
-
 async def stage_asked(stage, count=1):
     """The so-manieth call that reached the server."""
     await asyncio.sleep(0)
@@ -333,20 +244,6 @@ async def test_an_own_tool_that_fails_is_an_error_and_the_next_request_works(sta
     assert stage.call(1, "a").got == []
 
 
-async def test_an_own_tool_searches_the_list_even_if_the_client_never_asked_for_it(stage):
-    sink = stage.call(1, "search_available_tools", b'{"query":"q"}')
-    asked = await stage.link.next("tools/list")
-    asked.result(tools("a", nextCursor="n"))
-    (await stage.link.next("tools/list", 2)).result(tools("b"))
-    await sink.answer()
-    assert stage.filter.known == [("a", "b")]
-    await stage.call(2, "search_available_tools", b'{"query":"q"}').answer()
-    assert len(stage.link.of("tools/list")) == 2
-    stage.link.says(CHANGED)
-    stage.call(3, "search_available_tools", b'{"query":"q"}')
-    await stage.link.next("tools/list", 3)
-
-
 async def test_a_list_that_changed_while_it_was_asked_for_counts_for_one_answer_only(stage):
     sink = stage.list(1)
     stage.link.asked[0].result(tools("a", nextCursor="n"))
@@ -379,27 +276,6 @@ async def test_a_server_s_own_tool_of_a_name_of_riglm_s_is_the_server_s_where_ri
     assert stage.meta.ran == []
 
 
-async def test_a_call_of_a_server_s_tool_changes_no_list(stage):
-    stage.filter.changes = True
-    sink = stage.call(1, "a")
-    stage.link.asked[-1].result(b"{}")
-    await sink.answer()
-    assert stage.channel.told == []
-
-
-async def test_a_change_waits_for_a_stream(stage):
-    sink = stage.send(asks(1, "initialize").line)
-    stage.link.asked[0].result(opened("tools"))
-    await sink.answer()
-    stage.channel.is_open = False
-    stage.filter.changes = True
-    await stage.showing.tell_overridden()
-    assert stage.channel.told == []
-    stage.channel.is_open = True
-    stage.conversation.listen(listening=True)
-    assert stage.channel.told == [CHANGED]
-
-
 async def test_a_change_by_an_own_tool_comes_with_its_answer_where_no_stream_is_open(stage):
     stage.server.answers["tools/list"] = tools("a")
     stage.list()
@@ -427,39 +303,12 @@ async def test_the_greeting_announces_changes_where_lists_change(stage, kind, ca
     )
 
 
-async def test_recorded_use_is_read_before_the_list_that_needs_it(stage):
-    stage.filter.awaits_usage = True
-    stage.filter.shown = {"a"}
-    sink = stage.list()
-    stage.link.asked[0].result(tools("a", "b"))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert (len(stage.filter.prepared), stage.filter.known, sink.got) == (1, [], [])
-    stage.filter.usage_read.set()
-    assert names_of(await sink.answer()) == ["a", "search_available_tools"]
-
-
 async def test_recorded_use_that_comes_too_late_is_not_waited_for(stage, monkeypatch):
     monkeypatch.setattr("riglm.application.filter_middleware.middleware.PREPARING_SECONDS", 0.001)
     stage.filter.awaits_usage = True
     sink = stage.list()
     stage.link.asked[0].result(tools("a"))
     assert names_of(await sink.answer()) == ["a"]
-
-
-async def test_an_incomplete_list_is_not_recorded(stage):
-    missing = ToolCatalog(missing=("slow",))
-    stage.showing.read = lambda _: missing
-    stage.list()
-    stage.link.asked[-1].result(tools("a"))
-    assert stage.records.of(Exposure) == []
-
-
-async def test_an_ended_session_is_forgotten_by_the_filter():
-    stage = Stage()
-    stage.call(1, "a")
-    await stage.conversation.close()
-    assert stage.filter.forgotten == stage.records.closed != []
 
 
 class Many(Stage):
@@ -521,16 +370,3 @@ async def test_a_tool_that_no_list_has_told_yet_is_reached_by_its_short_form():
     asked.result(b"{}")
     assert (await sink.answer()).id == b"5"
     await stage.conversation.close()
-
-
-async def test_the_loop_is_free_between_those_who_are_told_of_an_override(stage):
-    told = []
-    for name in "abc":
-        stage.showing.follow(lambda _, name=name: told.append(name))
-    stage.showing.overridden()
-    counts = [len(told)]
-    while len(told) < 3 and len(counts) < 100:
-        await asyncio.sleep(0)
-        counts.append(len(told))
-    assert sorted(told) == ["a", "b", "c"]
-    assert all(after - before <= 1 for before, after in pairwise(counts))

@@ -3,7 +3,6 @@
 import pytest
 
 from riglm.application.connections.single_server_modern import SingleServerModernHandler
-from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.exposure import Surface
 from riglm.domain.invocation import DiscoveryMethod
@@ -73,13 +72,6 @@ async def test_a_chosen_list_is_private_and_no_fresher_than_it_is(stage):
         assert result == {"resultType": "complete", "ttlMs": told, "cacheScope": "private", "x": 1}
 
 
-async def test_a_list_that_the_filter_leaves_alone_keeps_its_scope(stage):
-    sink = stage.send(1, "tools/list")
-    raw = listed("a", ttlMs=5, cacheScope="public")
-    stage.link.asked[0].result(raw)
-    assert bytes((await sink.answer()).result) == raw
-
-
 async def test_a_refusal_of_the_era_passes_with_its_status():
     stage = Stage()
     stage.server.eras.clear()
@@ -140,54 +132,3 @@ async def test_the_answer_to_what_was_required_reaches_the_same_tool(stage):
     assert bytes(params["inputResponses"]) == b'{"q":1.0}'
     assert bytes(params["requestState"]) == b'"s"'
     assert bytes(params["name"]) == b'"far"'
-
-
-async def test_an_answer_of_riglm_says_that_it_is_complete(stage):
-    stage.server.answers["tools/list"] = listed("a")
-    answer = await stage.call(1, "search_available_tools", b'{"query":"a"}').answer()
-    assert jsonrpc.plain(answer.result)["resultType"] == "complete"
-
-
-async def test_what_was_searched_counts_as_found_so(stage):
-    stage.server.answers["tools/list"] = listed("a", "b", "c")
-    stage.filter.shown = {"b"}
-    await stage.send(1, "tools/list").answer()
-    await stage.call(2, "search_available_tools", b'{"query":"c"}').answer()
-    stage.server.answers["tools/call"] = b"{}"
-    for name in "abc":
-        stage.call(3, name)
-    assert [(tool, found) for tool, found, _ in stage.filter.calls] == [
-        ("a", "named"),
-        ("b", "listed"),
-        ("c", "searched"),
-    ]
-
-
-@pytest.mark.parametrize(("kind", "announced"), [(Surface.DYNAMIC, True), (Surface.FULL, False)])
-async def test_discovery_announces_changes_only_where_lists_change(stage, kind, announced):
-    stage.filter.kind = kind
-    raw = b'{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}'
-    sink = stage.send(1, "server/discover")
-    stage.link.asked[0].result(raw)
-    tools_raw = jsonrpc.plain(sink.answers[0].result)["capabilities"]["tools"]
-    assert tools_raw == ({"listChanged": True} if announced else {})
-    assert stage.records.opened == set()
-
-
-async def listening(stage, number, wanted, **more):
-    sink = stage.send(number, "subscriptions/listen", b'{"notifications":%b}' % wanted, **more)
-    params = {"notifications": {}, "_meta": {protocol.META_SUBSCRIPTION: number}}
-    note = jsonrpc.notification("notifications/subscriptions/acknowledged", jsonrpc.encode(params))
-    stage.link.asked[-1].says(note.line)
-    return sink
-
-
-async def test_nothing_is_added_to_a_subscription_where_lists_do_not_change(stage):
-    stage.filter.kind = Surface.FULL
-    stage.filter.changes = True
-    sink = await listening(stage, 5, b'{"toolsListChanged":true}')
-    assert jsonrpc.plain(jsonrpc.decode(sink.notes[0]).params)["notifications"] == {}
-    stage.call(8, "a")
-    stage.link.asked[-1].result(b"{}")
-    assert len(sink.notes) == 1
-    assert isinstance(stage.in_flight, ProxiedRequest)

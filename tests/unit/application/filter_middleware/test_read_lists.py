@@ -30,19 +30,6 @@ def test_an_upstream_that_changes_its_order_has_new_tools_listed_last(lists):
     assert read(lists, tools("b", "y", "x", "a")).names == ("a", "b", "x", "y")
 
 
-def test_an_upstream_that_keeps_its_order_has_new_tools_where_it_puts_them(lists):
-    read(lists, tools("a", "b", "c"))
-    assert read(lists, tools("a", "x", "b", "c")).names == ("a", "x", "b", "c")
-    assert read(lists, tools("x", "c")).names == ("x", "c")
-
-
-def test_a_tool_that_says_something_else_makes_another_list(lists):
-    first = read(lists, b'{"tools":[{"name":"a"},{"name":"b"}]}')
-    second = read(lists, b'{"tools":[{"name":"b","description":"new"},{"name":"a"}]}')
-    assert second is not first
-    assert [bytes(tool.raw) for tool in second.tools] == [b'{"name":"a"}', b'{"name":"b","description":"new"}']
-
-
 def test_what_is_read_plainly_is_never_taken_for_what_is_not(lists):
     page = b'{"tools":[{"name":"a"},{"name":"b"},{"name":"c","Name":"d"},5]}'
     whole, plain = read(lists, page), read(lists, page, plainly=True)
@@ -55,10 +42,3 @@ def test_entries_without_a_name_keep_their_places_over_pages(lists):
     catalog = read(lists, b'{"tools":[5,{"name":"a"},null]}', b'{"tools":[{"name":"a"},{"x":1},{"name":"b"}]}')
     entries = [bytes(raw) for raw, _ in catalog.entries()]
     assert entries == [b"5", b'{"name":"a"}', b"null", b'{"x":1}', b'{"name":"b"}']
-
-
-@pytest.mark.parametrize("plainly", [False, True])
-def test_the_same_tools_without_a_server_are_another_list(lists, plainly):
-    complete = read(lists, tools("a", "b"), plainly=plainly)
-    incomplete = read(lists, tools("b", "a", _meta={"riglm/missing": ["slow"]}), plainly=plainly)
-    assert (complete.missing, incomplete.missing) == ((), ("slow",))

@@ -172,13 +172,6 @@ def test_codex_does_not_defer_the_tools_of_riglm_and_programs_keep_them(text: st
     assert off.count(b"# c") == content.count(b"# c")
 
 
-def test_an_entry_that_has_a_new_name_by_now_is_changed_back_and_what_was_added_stays() -> None:
-    content = b'[mcp_servers.riglm-app]\ncommand = "sh"\n'
-    on = FILES.with_preloading(TOML, content, "riglm-app").replace(b"riglm-app", b"mine") + b"cwd = '/x'\n"
-    off = FILES.without_preloading(TOML, on, ["riglm-app", "mine"], content)
-    assert tomllib.loads(off.decode()) == {"mcp_servers": {"mine": {"command": "sh", "cwd": "/x"}}}
-
-
 COPILOT = ConfigLocation(client="copilot", file=Path("mcp-config.json"), path=("mcpServers",))
 
 

@@ -178,37 +178,6 @@ def test_an_entry_of_opencode_waits_as_long_as_the_longest_form(timeouts: list[A
         assert written == (timeout if isinstance(timeout, dict) else {"startup": timeout, "request": timeout})
 
 
-@pytest.mark.parametrize(
-    ("client", "key", "top", "entry", "seconds"),
-    [
-        ("opencode", "mcp", {"experimental": {"mcp_timeout": 90_000}}, {}, dict.fromkeys(ALL, 90)),
-        ("opencode", "mcp", {"experimental": {"mcp_timeout": 90_000}}, {"timeout": 60_000}, dict.fromkeys(ALL, 60)),
-        ("opencode", "mcp", {"experimental": True}, {}, {}),
-        ("zed", "context_servers", {"context_server_timeout": 180}, {}, dict.fromkeys(ALL, 180)),
-        ("zed", "context_servers", {"context_server_timeout": 180}, {"timeout": 300}, dict.fromkeys(ALL, 300)),
-    ],
-)
-def test_a_timeout_for_all_servers_counts_for_those_without_one(
-    client: str, key: str, top: Any, entry: Any, seconds: Any
-) -> None:
-    place = ConfigLocation(client=client, file=Path("f.json"), path=(key,))
-    files = make_files()
-    content = json.dumps({**top, key: {"a": {"command": ["sh"], **entry}}}).encode()
-    (server,) = files.servers(place, content)
-    assert server.definition is not None
-    assert server.definition.get("timeouts", {}) == seconds
-
-
-def test_long_waits_go_along_and_short_ones_do_not() -> None:
-    place = ConfigLocation(client="codex", file=Path("config.toml"), path=("mcp_servers",))
-    files = make_files()
-    content = b'[mcp_servers.a]\ncommand = "sh"\nstartup_timeout_sec = 5\ntool_timeout_sec = 600\n'
-    (server,) = files.servers(place, content)
-    assert server.waits == {"startup_timeout_sec": 5, "tool_timeout_sec": 600}
-    after = files.with_riglm(place, content, ["a"], entry="riglm", starts=["/r"], waits=server.waits)
-    assert after == b'[mcp_servers.riglm]\ncommand = "/r"\nargs = []\nrequired = true\ntool_timeout_sec = 600\n'
-
-
 def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> None:
     project = tmp_path / "app"
     (project / ".claude").mkdir(parents=True)

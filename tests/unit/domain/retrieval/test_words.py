@@ -31,19 +31,6 @@ def test_control_characters_and_lone_surrogates_are_no_words_and_no_error():
     assert isinstance(hashed("\ud800"), int)
 
 
-def test_the_hash_of_a_stem_is_the_same_everywhere():
-    assert hashed("search") == 4101001798
-
-
-def test_a_request_of_one_sentence_is_embedded_once():
-    assert request_texts("Find the weather in Paris.") == ("Find the weather in Paris.",)
-
-
-def test_each_sentence_of_a_long_request_is_embedded_too():
-    text = "Find the weather in Paris. Then book a hotel there! Ok."
-    assert request_texts(text) == (text, "Find the weather in Paris.", "Then book a hotel there!")
-
-
 def test_the_texts_of_a_huge_request_are_bounded():
     texts = request_texts("one two three. " * 100_000)
     assert len(texts) == MAX_SENTENCES + 1
