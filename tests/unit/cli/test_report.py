@@ -43,9 +43,8 @@ def recorded(tmp_path, monkeypatch):
     return recorded
 
 
-@pytest.mark.parametrize("window", [(), ("--since", "2026-09-26T00:00:30")])
-def test_the_report_has_the_numbers_of_evaluate(recorded, window):
-    ask = recorded(worked(30))
+def test_the_report_has_the_numbers_of_evaluate(recorded):
+    ask, window = recorded(worked(30)), ("--since", "2026-09-26T00:00:30")
     evaluated = json.loads(ask("evaluate", *KINDS, *window, "--json"))["strategies"]
     report = json.loads(ask("report", *KINDS, *window, "--json"))
     assert len(evaluated) == len(report["strategies"]) == 2
