@@ -43,7 +43,7 @@ from benchmarks.evaluation.retrieval import (
 )
 from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
 from riglm.adapters.prediction import available
-from riglm.application.reports.prices import cost_rows
+from riglm.application.reports.report import cost_rows
 from riglm.cli.store_access import read_settings
 from riglm.container import Container
 from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES

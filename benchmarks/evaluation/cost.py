@@ -12,7 +12,7 @@ from typing import Any, Final
 from benchmarks.evaluation.dataset import CATALOG, DatasetError, Row, rows
 from benchmarks.evaluation.sequences import read_sessions
 from riglm.application.prediction.prediction_settings import Strategy
-from riglm.application.reports.prices import CostMetrics, mean_or_zero
+from riglm.application.reports.report import CostMetrics, mean_or_zero
 from riglm.application.reports.session_replay import (
     PricedSession,
     ReplayedClient,

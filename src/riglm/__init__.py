@@ -5,10 +5,9 @@ As a library, for agents that own their loop: `ToolSelector`.
 
 TYPE_CHECKING = False  # as typing has it, which takes longer to import than all that is here
 if TYPE_CHECKING:
-    from riglm.application.selector.background import SelectorClosedError
     from riglm.application.selector.offer import UnusableToolError
     from riglm.application.selector.selecting_service import FoundTool, SearchResult, Selection, SelectionReason
-    from riglm.application.selector.session import ToolSession
+    from riglm.application.selector.session import SelectorClosedError, ToolSession
     from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
     from riglm.tool_selector import USER_STORE, ToolSelector
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from riglm.application.tracking.maintenance import Maintenance
     from riglm.application.tracking.recorder import Recorder
     from riglm.application.tracking.tracking_service import TrackingService
-    from riglm.application.trust.pinned_tools import PinnedTools
+    from riglm.application.trust import PinnedTools
     from riglm.domain.access_rules import AccessRules
     from riglm.domain.audit import AuditLog
     from riglm.domain.hashing import KeyedHasher
@@ -65,7 +65,7 @@ class Container(DeclarativeContainer):
     kind = given.storage.kind
     owns_process: Provider[bool] = Object(True)  # False in the process of an agent that uses the library
     prediction_timeout: Provider[float] = Object(10.0)  # seconds
-    version: Provider[str] = Call(lazy("application.identity:riglm_version"))
+    version: Provider[str] = Call(lazy("application.owners:riglm_version"))
     logs: Provider["JsonLogs | None"] = Object(None)
     configuration: Provider[Configuration] = Factory(Configuration, settings, Object({}))
     store_file: Provider["Path"] = Call(locations.store_path, settings)
@@ -153,8 +153,8 @@ class Container(DeclarativeContainer):
         lazy("adapters.spool.sqlite_spool:spooled_pins"), kind, spool_path
     )
     pins: Provider["PinnedTools"] = Singleton(
-        lazy("application.trust.pinned_tools:PinnedTools"), given.on_change.call(), recorder.provided.put,
-        on_report=Call(lazy("application.trust.pinned_tools:report_change"), metrics, audit).provider,
+        lazy("application.trust:PinnedTools"), given.on_change.call(), recorder.provided.put,
+        on_report=Call(lazy("application.trust:report_change"), metrics, audit).provider,
         list_spooled=spooled_pins.provider
     )
     sessions: Provider["SessionRegistry"] = Singleton(
@@ -194,10 +194,11 @@ class Container(DeclarativeContainer):
     )
     select_predictor = Call(lazy("adapters.prediction:select_predictor"))
     predictor: Provider["PredictorPort"] = Factory(
-        lazy("application.prediction.strategy:make_predictor"), given.predictor, select=select_predictor.provider
+        lazy("application.prediction.prediction_settings:make_predictor"), given.predictor,
+        select=select_predictor.provider
     )
     prediction_settings: Provider["PredictionSettings"] = Factory(
-        lazy("application.prediction.strategy:prediction_settings"), select=select_predictor.provider
+        lazy("application.prediction.prediction_settings:prediction_settings"), select=select_predictor.provider
     )
     _first_prediction_settings = Singleton(prediction_settings, settings)
     overrides: Provider["Overrides"] = Singleton(
@@ -245,6 +246,6 @@ class Container(DeclarativeContainer):
         link_seconds=given.downstream.session_idle, idle_gap=given.sessions.idle_gap
     ))
     shared_learning = Singleton(
-        lazy("application.prediction.shared_learning:SharedLearning"), prediction, sharing.provided.news,
+        lazy("application.prediction.prediction_service:SharedLearning"), prediction, sharing.provided.news,
         prediction_worker
     )

@@ -16,10 +16,9 @@ from riglm.adapters.configuration.presence import require_all, require_embedder,
 from riglm.adapters.embedding.embedders import available as embedders_there
 from riglm.adapters.embedding.embedders import select_embedder
 from riglm.adapters.prediction import available as predictors_there
-from riglm.application.selector.background import BackgroundLoop
 from riglm.application.selector.offer import ToolReader, shortly, text
 from riglm.application.selector.selecting_service import SelectingService
-from riglm.application.selector.session import ToolSession
+from riglm.application.selector.session import BackgroundLoop, ToolSession
 from riglm.container import Container
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS

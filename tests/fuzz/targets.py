@@ -21,7 +21,7 @@ from riglm.adapters.mcp.wire.http_connection import ConnectionOwner, HttpClientC
 from riglm.application.setup import json_members, toml_tables
 from riglm.application.setup.json_members import FileNotEditableError
 from riglm.application.tool_lists.list_writer import marked_entries, some_entries
-from riglm.application.trust.pinned_tools import PinnedTools
+from riglm.application.trust import PinnedTools
 from riglm.domain import jsonrpc, rawjson, request_params
 from riglm.domain.definition_scan import scan_definition
 from riglm.domain.errors import ConfigurationError

@@ -1,9 +1,24 @@
-"""Whose a tool is, by the name that clients use."""
+"""Who is who: riglm to clients and servers, and the server of each tool."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 from riglm.domain.naming import server_in
+
+
+def riglm_version() -> str:
+    """The version of the installed riglm."""
+    return server_info()["version"]
+
+
+@cache
+def server_info() -> dict[str, str]:
+    """The `Implementation` that riglm sends to clients of several upstreams and to upstreams in its requests."""
+    from importlib.metadata import version  # noqa: PLC0415  # costs 50 ms that most conversations need not pay
+
+    return {"name": "riglm", "title": "riglm", "version": version("riglm")}
+
 
 MAX_NAMES: Final = 50_000
 """Maximum number of names that are kept; further names have no owner."""

@@ -1,4 +1,4 @@
-"""`riglm db`: the schema of the store, and what waits for it."""
+"""`riglm db` and `riglm audit`: the schema of the store, what waits for it, and the audit log."""
 
 import sys
 import time
@@ -11,14 +11,15 @@ import typer
 
 from riglm.cli import forgetting
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, progress
-from riglm.cli.store_access import alone, opened, paced, settings_of
-from riglm.domain.errors import ConfigurationError
+from riglm.cli.store_access import alone, configuration_of, opened, paced, settings_of
+from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
 from riglm.ports.maintenance import RecordKind
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
     from riglm.domain.schemas.settings import Settings
     from riglm.domain.store_status import SpoolStatus
+
 
 _CLOCK_AHEAD = (
     "clock: it is {days:.0f} days ahead of the records of earlier days and of the last purge; age is measured at the "
@@ -230,3 +231,51 @@ def _print_status(found: "SchemaStatus", spools: "list[SpoolStatus] | None", as_
         damage = f", {spool.damaged} damaged" if spool.damaged else ""
         newer = ", written by a newer riglm" if spool.is_newer else ""
         typer.echo(f"spool    {spool.path}: {spool.records} records{damage}{newer}, {whose}")
+
+
+audit_app = typer.Typer(name="audit", help="Check the audit log.", no_args_is_help=True, rich_markup_mode=None)
+_MAX_FAULTS = 20
+
+
+@audit_app.callback()
+def _audit() -> None:
+    """The audit log."""
+
+
+@audit_app.command()
+def verify(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="By default the `audit.file` of the configuration.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="HASH", help="Hash of the line that the first one must follow.")
+    ] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that no line was changed, removed from between others, or added; print the hash of the last one."""
+    from riglm.domain import audit
+
+    place = file or _get_audit_file(config)
+    try:
+        with place.open(encoding="utf-8", errors="replace") as lines:
+            found = audit.verify((line.rstrip("\n") for line in lines), after)
+    except OSError as error:
+        raise UnusableInputError(f"{place} cannot be read ({error.strerror}) — fix: name the audit log") from error
+    if as_json:
+        faults = [{"line": line, "fault": fault} for line, fault in found.faults]
+        print_json({"file": str(place), "lines": found.lines, "last_hash": found.last, "faults": faults})
+    else:
+        for line, fault in found.faults[:_MAX_FAULTS]:
+            typer.echo(f"line {line}: {fault}")
+        typer.echo(f"{found.lines} lines, the last one with the hash {found.last}")
+    if not found.is_intact:
+        count = len(found.faults) - len(found.cut)
+        raise RiglmError(f"{place} was damaged or tampered with: {count} lines do not fit")
+
+
+def _get_audit_file(config: Path | None) -> Path:
+    place = configuration_of(config).settings.audit.file
+    if not place or place == "-":
+        raise ConfigurationError("audit.file names no file — fix: set it, or name the FILE to check")
+    return Path(place).expanduser()

@@ -12,9 +12,8 @@ from riglm.adapters.configuration.loading import Configuration, Options, load, w
 from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, store_path
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
-from riglm.application.identity import server_info
+from riglm.application.owners import server_info
 from riglm.application.setup.doctor.checks import Check, Look, in_thread
-from riglm.application.setup.doctor.client_checks import check_client_files
 from riglm.application.setup.doctor.configuration_checks import (
     ListenAddress,
     check_configuration,
@@ -31,7 +30,7 @@ from riglm.application.setup.doctor.server_checks import (
     check_servers,
     check_without_start,
 )
-from riglm.application.setup.doctor.store_checks import check_store, check_store_files
+from riglm.application.setup.doctor.store_checks import check_client_files, check_store, check_store_files
 from riglm.application.setup.doctor.tool_checks import check_tools
 from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
 from riglm.cli.store_access import read_setting_changes

@@ -74,7 +74,7 @@ def evaluate(
     learned from, not judged.
     """
     from riglm.application.reports.figures import read_figures
-    from riglm.application.reports.prices import cost_rows, recorded_figures
+    from riglm.application.reports.report import cost_rows, recorded_figures
 
     settings = settings_in_use(config)
     begin, kinds = parse_beginning(days, since), parse_strategies(predictor, settings)

@@ -8,22 +8,18 @@ from typer.core import TyperGroup
 
 from riglm.cli import (
     accounts,
-    audit,
     config,
-    control,
     database,
     demo,
     doctor,
     embedder,
     evaluate,
-    filtering_mode,
     init,
     knowledge,
     learning_from,
     report,
     serving,
     trust,
-    undo,
     usage,
 )
 from riglm.cli.output import printable_lines
@@ -63,7 +59,7 @@ _WITH_COMMAND = {"allow_interspersed_args": False}
 app.command(context_settings=_WITH_COMMAND)(serving.run)
 app.command(context_settings=_WITH_COMMAND)(serving.serve)
 app.command()(init.init)
-app.command()(undo.undo)
+app.command()(init.undo)
 app.command()(usage.sessions)
 app.command()(usage.stats)
 app.command()(demo.demo)
@@ -74,13 +70,13 @@ app.command("learn-from")(learning_from.learn_from)
 app.command()(doctor.doctor)
 app.command()(report.report)
 app.command()(evaluate.evaluate)
-app.command()(filtering_mode.enforce)
-app.command()(filtering_mode.shadow)
+app.command()(config.enforce)
+app.command()(config.shadow)
 app.add_typer(trust.tools, name="tools")
 app.add_typer(trust.trust, name="trust")
-app.add_typer(audit.app, name="audit")
+app.add_typer(database.audit_app, name="audit")
 app.add_typer(config.app, name="config")
-app.add_typer(control.app, name="control")
+app.add_typer(config.control_app, name="control")
 app.add_typer(database.app, name="db")
 app.add_typer(embedder.app, name="embedder")
 app.add_typer(knowledge.app, name="knowledge")

@@ -14,9 +14,8 @@ from riglm.domain.schemas.settings import Settings
 from riglm.ports.analytics import AnalyticsPort
 
 if TYPE_CHECKING:
-    from riglm.application.setup.transcripts.collecting import ImportContext
-    from riglm.application.setup.transcripts.naming import ProxyInstance
-    from riglm.application.setup.transcripts.transcript_sessions import PairTraining
+    from riglm.application.setup.transcripts.collecting import ImportContext, ProxyInstance
+    from riglm.application.setup.transcripts.recording import PairTraining
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on", "y", "t"})  # as settings take a text for a truth
 _MAX_SESSIONS: Final = 100_000
@@ -56,7 +55,7 @@ def find_proxies(config: Path | None, mcp_json: Path | None, client: str) -> "li
 
 def _proxy(values: Mapping[str, object]) -> "ProxyInstance":
     """The servers that a configuration names, whose variables may be unset here, and how it names their tools."""
-    from riglm.application.setup.transcripts.naming import ProxyInstance
+    from riglm.application.setup.transcripts.collecting import ProxyInstance
     from riglm.domain.upstream import derive_name
 
     servers: tuple[str, ...] = ()
@@ -110,8 +109,7 @@ def import_context(
     Raises:
         AnalyticsUnavailableError: the store cannot be read.
     """
-    from riglm.application.setup.transcripts.collecting import ImportContext, LiveCallMatcher
-    from riglm.application.setup.transcripts.naming import ToolNames
+    from riglm.application.setup.transcripts.collecting import ImportContext, LiveCallMatcher, ToolNames
 
     kept_since = settings.retention.expiry(now).invocations or 0.0
     listed = store.list_known_tools()
@@ -136,7 +134,7 @@ def open_pair_training(
     Raises:
         AnalyticsUnavailableError: the store cannot be read.
     """
-    from riglm.application.setup.transcripts.transcript_sessions import PairTraining
+    from riglm.application.setup.transcripts.recording import PairTraining
     from riglm.container import Container
     from riglm.domain.retrieval.pairs import LearnedPairs
 

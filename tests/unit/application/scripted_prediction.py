@@ -4,7 +4,7 @@ import numpy as np
 
 from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.filtering.meta_tools import MetaTools
-from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
+from riglm.application.tool_lists.selection import NullPrediction, UsageSource
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.prediction import Context, Prediction, ToolMatch, ToolSearchResult

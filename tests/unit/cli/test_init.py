@@ -16,11 +16,10 @@ from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.presence import require_upstreams
 from riglm.application.setup.init import SetupPlanner, install
 from riglm.cli.config import app as check_app
-from riglm.cli.filtering_mode import enforce, shadow
-from riglm.cli.init import init
+from riglm.cli.config import enforce, shadow
+from riglm.cli.init import init, undo
 from riglm.cli.setup_access import installations, riglm_entries, setup_context
 from riglm.cli.transcript_access import find_proxies
-from riglm.cli.undo import undo
 from riglm.domain.client_setup import starts_riglm
 from riglm.domain.control import ConflictError
 from riglm.domain.errors import ConfigurationError, UnusableInputError

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.adapters.keyfile import load_or_create_key
-from riglm.cli import knowledge, knowledge_search
+from riglm.cli import knowledge
 from riglm.cli import main as entrance
 from riglm.cli.main import app
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, UnusableInputError
@@ -265,7 +265,6 @@ class Away(HashingEmbedder):
 def test_without_a_model_texts_are_stored_and_vectors_come_later(tmp_path, monkeypatch, ended):
     with monkeypatch.context() as away:
         away.setattr(knowledge, "chosen_embedder", lambda _: Away())
-        away.setattr(knowledge_search, "chosen_embedder", lambda _: Away())
         code, said = ended("import", written(tmp_path, THOUGHTS))
         assert (code, "3 pieces cannot be found yet" in said, " — fix: " in said) == (1, True, True)
         code, said = ended("search", "tea")

@@ -11,7 +11,7 @@ from pydantic import WithJsonSchema
 
 from riglm.adapters.control.problems import describe_problems
 from riglm.adapters.control.strict_route import Cursor, Flag, Limit, Proxy, Since, create_router
-from riglm.application.control import health, overrides, running_proxy, sessions, statistics, tools
+from riglm.application.control import overrides, running_proxy, sessions, statistics, tools
 from riglm.domain.control import ControlUnavailableError, NotFoundError, PreconditionError
 from riglm.domain.schemas import control_api as models
 from riglm.domain.schemas.settings import Settings
@@ -35,7 +35,7 @@ _BODY_PROBLEMS: Final = describe_problems(400, 408, 409, 413, 415)
 @_HEALTH.get("/health", summary="How riglm is")
 async def get_health(proxy: Proxy) -> models.Health:
     """Servers, store and embedder; the status is 200 as long as riglm answers."""
-    return await health.get_health(proxy)
+    return await statistics.get_health(proxy)
 
 
 @_HEALTH.get(
@@ -46,7 +46,7 @@ async def get_health(proxy: Proxy) -> models.Health:
 async def get_readiness(proxy: Proxy, response: Response) -> models.Readiness:
     """Readiness for load balancers."""
     try:
-        readiness = await health.get_readiness(proxy)
+        readiness = await statistics.get_readiness(proxy)
     except ControlUnavailableError as error:
         readiness = models.Readiness(ready=False, reasons=(str(error),))
     response.status_code = 200 if readiness.ready else 503
@@ -56,7 +56,7 @@ async def get_readiness(proxy: Proxy, response: Response) -> models.Readiness:
 @_HEALTH.get("/embedder", summary="The embedder's capability signal", response_model=models.EmbedderSignal)
 async def get_embedder(proxy: Proxy) -> Any:
     """The embedder that is used, next to the configured one."""
-    return await health.get_embedder(proxy)
+    return await statistics.get_embedder(proxy)
 
 
 @_METRICS.get(

@@ -16,7 +16,7 @@ from riglm.application.forwarding.notifier import ANNOUNCEMENT
 from riglm.application.forwarding.proxied_request import ProxiedRequest
 from riglm.application.forwarding.riglm_requests import Asking, Workers
 from riglm.application.forwarding.services import RequestServices
-from riglm.application.identity import server_info
+from riglm.application.owners import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.client_support import list_timeout_of, longest_wait_of, support_of
 from riglm.domain.invocation import ErrorKind

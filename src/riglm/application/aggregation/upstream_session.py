@@ -11,7 +11,7 @@ from riglm.application.aggregation.merged_lists import OwnershipTable
 from riglm.application.connections.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.forwarding.catalogs import KnownCatalogs
 from riglm.application.forwarding.riglm_requests import Asking
-from riglm.application.identity import server_info
+from riglm.application.owners import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra

@@ -11,7 +11,7 @@ from typing import Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.tool_lists.planning import ListPlanner
-from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
+from riglm.application.tool_lists.selection import NullPrediction, UsageSource
 from riglm.application.worker import Worker
 from riglm.domain.access_rules import AccessRules
 from riglm.domain.list_plan import Prices

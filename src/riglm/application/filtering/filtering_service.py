@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.active_rules import ActiveRules, RuleDependencies
 from riglm.application.tool_lists.planning import Need
-from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
-from riglm.application.tool_lists.selection import ListSelection
+from riglm.application.tool_lists.selection import ListSelection, NullPrediction, UsageSource
 from riglm.domain import session_state
 from riglm.domain.access_rules import AccessRules
 from riglm.domain.exposure import Surface

@@ -8,8 +8,12 @@ from typing import Any, Final, Protocol
 from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
 from riglm.application.knowledge.definition import ErrorCode, RetrievalError, refusal
-from riglm.application.tool_lists.list_writer import CALL_TOOL, INDEX_STATUS, MARK_TOOL, SEARCH, SET_CONTEXT
-from riglm.application.tool_lists.meta_tool_results import (
+from riglm.application.tool_lists.list_writer import (
+    CALL_TOOL,
+    INDEX_STATUS,
+    MARK_TOOL,
+    SEARCH,
+    SET_CONTEXT,
     InvalidArgumentsError,
     MetaToolResult,
     context_message,

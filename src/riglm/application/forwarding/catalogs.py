@@ -10,7 +10,7 @@ from typing import Final
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.forwarding.riglm_requests import Asking
-from riglm.application.trust.pinned_tools import PinnedTools
+from riglm.application.trust import PinnedTools
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 from riglm.domain.jsonrpc import Message, Raw

@@ -13,7 +13,7 @@ from riglm.application.owners import ToolOwners
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.application.tracking.tracking_service import TrackingService
-from riglm.application.trust.pinned_tools import PinnedTools
+from riglm.application.trust import PinnedTools
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message, Raw

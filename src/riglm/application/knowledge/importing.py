@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from riglm.application.knowledge import lines
-from riglm.application.knowledge.json_lines import InvalidLineError, JsonRow, numbered_lines, object_of
+from riglm.application.knowledge.lines import InvalidLineError, JsonRow, numbered_lines, object_of
 from riglm.domain.errors import UnusableInputError
 from riglm.domain.knowledge.provenance import Table
 from riglm.domain.knowledge.records import (

@@ -1,11 +1,11 @@
-"""Prediction as the rest of riglm sees it: what comes next, what fits a context, and what was learned."""
+"""Prediction as the rest of riglm sees it, the queue of its updates, and what it shares with other processes."""
 
 import asyncio
 import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +13,8 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.loading import Loading
 from riglm.application.prediction.prediction_settings import PredictionSettings
-from riglm.application.prediction.training_queue import TrainingQueue
-from riglm.application.tool_lists.predictor_interface import NullPrediction
+from riglm.application.session_sharing.signing import Broadcast
+from riglm.application.tool_lists.selection import NullPrediction
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import SIGNALS, learning_scope
@@ -26,9 +26,56 @@ from riglm.domain.tool import ToolCatalog
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
 from riglm.ports.telemetry import MeterPort
 
-if TYPE_CHECKING:  # numpy comes with it, and is imported on the worker
+if TYPE_CHECKING:
     from riglm.application.prediction.prediction_state import OnLoop, PredictionState
     from riglm.domain.retrieval.retriever import Retriever
+
+
+MAX_UPDATES: Final = 2_000
+"""Maximum number of waiting updates."""
+
+_PAUSE_SECONDS: Final = 0.01
+_SHARE: Final = 0.1
+
+
+class TrainingQueue:
+    """A queue that is worked off on the event loop, one update at a time, in at most a tenth of its time.
+
+    Until `work_off` no update is made: what calls teach is added to what earlier runs taught, which is loaded first. Of
+    too many updates the oldest are made at once, or left out before `work_off`. Updates must not raise.
+    """
+
+    def __init__(self) -> None:
+        self._updates: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+        self._has_begun = False
+
+    def add(self, update: Callable[[], None]) -> None:
+        """Queue an update."""
+        self._updates.put_nowait(update)
+        if self._updates.qsize() > MAX_UPDATES:
+            oldest = self._updates.get_nowait()
+            if self._has_begun:
+                oldest()
+
+    async def work_off(self) -> None:
+        """Make the updates that wait and that are still to come, until it is canceled."""
+        self._has_begun = True
+        while True:
+            update, began = await self._updates.get(), time.perf_counter()
+            update()
+            await asyncio.sleep(max(_PAUSE_SECONDS, (time.perf_counter() - began) / _SHARE))
+
+    def catch_up(self) -> None:
+        """Make all waiting updates now, if `work_off` has begun: no call is delayed by it."""
+        while self._has_begun and not self._updates.empty():
+            self._updates.get_nowait()()
+
+    def close(self) -> None:
+        """Make the remaining updates, if `work_off` has begun."""
+        self.catch_up()
+        if not self._updates.empty():
+            _log.warning("calls taught nothing of their contexts: they came before prediction was loaded")
+
 
 MAX_CONTEXT_LENGTH: Final = 8_000
 """Characters of a context or query that are read; the rest says little more."""
@@ -347,3 +394,58 @@ def _with_vector(embedder: EmbedderPort, context: Context) -> Context:
         _log.info("a context counts by its words alone: %s", error)
         return context
     return Context(text=context.text, vector=vector, model=embedder.model)
+
+
+PAIRS_CHANNEL: Final = "pairs"
+"""The kind of broadcast that reports new learned pairs."""
+
+ENDED_CHANNEL: Final = "session-ended"
+"""The kind of broadcast that reports the learning scope of a session that has ended."""
+
+_DELAY_SECONDS: Final = 1.0
+_ATTEMPTS: Final = 3
+"""A store may take a while to hold what was learned."""
+
+
+class SharedLearning:
+    """Reports to other processes what they can learn from the store, and learns what they report."""
+
+    def __init__(
+        self, prediction: PredictionService, news: Broadcast, worker: Worker, *, delay: float = _DELAY_SECONDS
+    ) -> None:
+        """Pairs are read from the store `delay` seconds after there are new ones."""
+        self._prediction = prediction
+        self._worker = worker
+        self._delay = delay
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_catching_up = False
+        self._guarded = FailingOpen(_log, "what other processes learned could not be read; what is known counts, and")
+        prediction.on_learned(
+            lambda: self._start(news.notify(PAIRS_CHANNEL, "", "")),
+            lambda scope: self._start(news.notify(ENDED_CHANNEL, "", scope)),
+        )
+        news.on(PAIRS_CHANNEL, self._on_pairs)
+        news.on(ENDED_CHANNEL, lambda _, scope: prediction.ended_elsewhere(scope))
+
+    def _on_pairs(self, *_: str) -> None:
+        if not self._is_catching_up:
+            self._is_catching_up = True
+            self._start(self._catch_up())
+
+    async def _catch_up(self) -> None:
+        """Take the newest pairs from the store, once they are there."""
+        for attempt in range(_ATTEMPTS):
+            await asyncio.sleep(self._delay * 2**attempt)
+            self._is_catching_up = False  # what is learned from here on may not be among what is read now
+            state = self._prediction.state
+            if state is None or not state.is_open:
+                return
+            with self._guarded:
+                newest = await asyncio.wrap_future(self._worker.submit(state.stored_pairs, Urgency.LATER))
+                if state.learner.pairs.catch_up(newest):
+                    return
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

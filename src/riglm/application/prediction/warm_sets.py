@@ -17,7 +17,7 @@ from riglm.domain.usage import SessionUse, WarmSet, WarmSetKey
 from riglm.ports.prediction_store import WarmSetsPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported where a strategy learns
-    from riglm.application.prediction.estimation import LearnedSessions
+    from riglm.application.prediction.calibration import LearnedSessions
 
 RECHECK_SECONDS: Final = 1.0
 """Sessions that start within this time of each other share one look at the store."""
@@ -167,7 +167,7 @@ class WarmSets:
         self, strategy: Strategy, key: WarmSetKey, sessions: Sequence[SessionUse], tools: tuple[str, ...]
     ) -> WarmSet:
         """Return a new warm set; for keys with equal sessions, a strategy learns these once."""
-        from riglm.application.prediction.estimation import LearnedSessions  # noqa: PLC0415  # numpy comes with it
+        from riglm.application.prediction.calibration import LearnedSessions  # noqa: PLC0415  # numpy comes with it
 
         asked = (strategy, tuple(sessions), tools)
         if self._learned is None or self._learned[0] != asked:

@@ -15,12 +15,10 @@ from uuid import UUID
 
 from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.filtering.meta_tools import MetaTools
-from riglm.application.prediction.calibration import CalibratedPredictor
-from riglm.application.prediction.estimation import LearnedSessions
+from riglm.application.prediction.calibration import CalibratedPredictor, LearnedSessions
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.tool_lists.list_writer import SEARCH
-from riglm.application.tool_lists.predictor_interface import NullPrediction, UsageSource
-from riglm.application.tool_lists.selection import ListSelection
+from riglm.application.tool_lists.selection import ListSelection, NullPrediction, UsageSource
 from riglm.domain import jsonrpc
 from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Exposure, Surface

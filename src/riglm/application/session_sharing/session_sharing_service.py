@@ -11,7 +11,7 @@ from riglm.application.session_sharing.shared_sessions import SharedSessions
 from riglm.application.session_sharing.signing import Broadcast, StateSigner
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sessions.session_index import SessionLookupKey
-from riglm.application.tool_lists.predictor_interface import NullPrediction
+from riglm.application.tool_lists.selection import NullPrediction
 from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import request_params
 from riglm.domain.duration import TimeBudget

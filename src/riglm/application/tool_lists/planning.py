@@ -18,8 +18,7 @@ from riglm.application.tool_lists.list_writer import (
     marked_entries,
     some_entries,
 )
-from riglm.application.tool_lists.predictor_interface import UsageSource
-from riglm.application.tool_lists.selection import ListSelection
+from riglm.application.tool_lists.selection import ListSelection, UsageSource
 from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_surface, most_tools_of
 from riglm.domain.everyday import everyday_weights
 from riglm.domain.exposure import NOTHING_HIDDEN, Surface

@@ -11,8 +11,7 @@ from typing import Final, Self
 
 from riglm.application.failing_open import RateLimitedLogger
 from riglm.application.tracking.record_queue import Batch, QueueItem, QueueLimits, RecordCounts, RecordQueue
-from riglm.application.tracking.spool_buffer import SpoolBuffer
-from riglm.application.tracking.store_writer import StoreWriter
+from riglm.application.tracking.store_writer import SpoolBuffer, StoreWriter
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Session

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from riglm.application.control import health, statistics, tools
+from riglm.application.control import statistics, tools
 from riglm.domain.control import ConflictError, ControlUnavailableError, FieldError, InvalidInputError, NotFoundError
 from riglm.domain.schemas.control_api import Readiness, Series, ToolDetail
 from tests.unit.adapters.control.conftest import DIGEST, Served
@@ -24,7 +24,7 @@ def test_what_is_not_ready_gives_its_reasons_with_503(
             raise error
         return Readiness(ready=False, reasons=("no server",))
 
-    monkeypatch.setattr(health, "get_readiness", get_readiness)
+    monkeypatch.setattr(statistics, "get_readiness", get_readiness)
     answer = served.ask("GET", "/ready")
     assert (answer.status, answer.json) == (503, {"ready": False, "reasons": [str(error or "no server")]})
 

@@ -7,7 +7,7 @@ import pytest
 
 from riglm.adapters.control import server
 from riglm.adapters.control.server import MAX_CONNECTIONS, ControlServer
-from riglm.application.control import health
+from riglm.application.control import statistics
 from tests.unit.adapters.control.conftest import Serve, Served
 from tests.waiting import WAIT_SECONDS, wait_until, wait_until_async
 
@@ -46,7 +46,7 @@ def test_connections_beyond_the_most_are_refused_while_all_are_busy_and_free_pla
         asked.release()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(health, "get_health", hang)
+    monkeypatch.setattr(statistics, "get_health", hang)
     head = f"GET /health HTTP/1.1\r\nHost: {served.host}\r\n\r\n".encode()
     crowd = [connected(served, head) for _ in range(MAX_CONNECTIONS)]
     for _ in crowd:
@@ -71,7 +71,7 @@ def test_what_is_cut_off_at_the_end_is_no_failure(
         entered.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(health, "get_health", hang)
+    monkeypatch.setattr(statistics, "get_health", hang)
     head = f"{asked} HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\n"
     with connected(served, f"{head}Content-Length: 90\r\n\r\n{{".encode()):
         if asked.startswith("GET"):

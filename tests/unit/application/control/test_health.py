@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.control.health import get_embedder, get_health, get_readiness
+from riglm.application.control.statistics import get_embedder, get_health, get_readiness
 from riglm.domain.control import ControlUnavailableError
 from riglm.domain.schemas.control_api import Readiness
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.control import query_cache
-from riglm.application.control.query_cache import MAX_SHARE, QueryCache
+from riglm.application.control import running_proxy
+from riglm.application.control.running_proxy import MAX_SHARE, QueryCache
 from riglm.domain.control import ControlUnavailableError
 from tests.unit.application.control.parts import SHORT_SECONDS
 from tests.unit.application.fakes import Clock
@@ -38,7 +38,7 @@ class Store:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(query_cache, "time", SimpleNamespace(monotonic=clock, time=clock))
+    monkeypatch.setattr(running_proxy, "time", SimpleNamespace(monotonic=clock, time=clock))
     return clock
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from riglm.application.control.thread_bridge import ProxyLoop, StoreThread
+from riglm.application.control.running_proxy import ProxyLoop, StoreThread
 from riglm.domain.control import ControlUnavailableError
 from tests.records import an_override
 from tests.unit.application.control.parts import SHORT_SECONDS, GatedStore, LoopThread

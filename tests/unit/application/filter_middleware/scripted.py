@@ -4,7 +4,7 @@ import asyncio
 
 from riglm.application.filter_middleware.middleware import FilterMiddleware
 from riglm.application.filtering.filtering_service import FilteringService
-from riglm.application.tool_lists.meta_tool_results import MetaToolResult
+from riglm.application.tool_lists.list_writer import MetaToolResult
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface

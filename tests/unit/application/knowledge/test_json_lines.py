@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from riglm.application.knowledge import json_lines
-from riglm.application.knowledge.json_lines import InvalidLineError, UnreadableFileError, numbered_lines, object_of
+from riglm.application.knowledge.lines import InvalidLineError, UnreadableFileError, numbered_lines, object_of
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_a_wrong_line_is_refused_with_reason_and_fix(line, reason):
 
 
 def test_a_line_without_end_is_not_read_to_its_end(file, monkeypatch):
-    monkeypatch.setattr(json_lines, "MAX", 100)
+    monkeypatch.setattr("riglm.application.knowledge.lines.MAX", 100)
     file.write_bytes(b"{}\n" + b"b" * 200 + b"\n{}")
     lines = dict(numbered_lines(file))
     assert {number: len(line) for number, line in lines.items()} == {1: 3, 2: 101, 3: 2}

@@ -3,8 +3,7 @@
 import pytest
 
 from riglm.application.knowledge import lines
-from riglm.application.knowledge.json_lines import InvalidLineError
-from riglm.application.knowledge.lines import memory_of, thought_of
+from riglm.application.knowledge.lines import InvalidLineError, memory_of, thought_of
 
 NOW = 1_700_000_000.0
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction import select_predictor
-from riglm.application.prediction.estimation import MAX_LEARNED_TOOLS, LearnedSessions
+from riglm.application.prediction.calibration import MAX_LEARNED_TOOLS, LearnedSessions
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.domain.prediction import Prediction
 from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSetKey

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from riglm.adapters.prediction import select_predictor
-from riglm.application.prediction import strategy as strategies
+from riglm.application.prediction.prediction_settings import make_strategy
 from riglm.domain.prediction import PredictionInput
 from riglm.domain.schemas.section import PredictorSettings
 from tests.waiting import WAIT_SECONDS
@@ -22,11 +22,11 @@ def test_a_fallback_answers_for_a_plug_in_that_cannot_be_made_and_is_named_once(
             assert go.wait(WAIT_SECONDS)
         raise OSError("the device is busy")
 
-    monkeypatch.setattr(strategies, "MAKING_SECONDS", 0.05)
-    strategy = strategies.make_strategy(PredictorSettings.model_construct(kind="strange", options={}), select=select)
+    monkeypatch.setattr("riglm.application.prediction.prediction_settings.MAKING_SECONDS", 0.05)
+    strategy = make_strategy(PredictorSettings.model_construct(kind="strange", options={}), select=select)
     asked = PredictionInput(candidates=("read", "write"))
     for _ in range(2):
-        predictor = strategy.make()
+        predictor = prediction_settings.make()
         predictor.learn(asked, "read")
         assert predictor.predict(asked).fallback == "hybrid"
     go.set()

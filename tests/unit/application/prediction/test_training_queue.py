@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 
-from riglm.application.prediction.training_queue import MAX_UPDATES, TrainingQueue
+from riglm.application.prediction.prediction_service import MAX_UPDATES, TrainingQueue
 
 
 @contextlib.asynccontextmanager

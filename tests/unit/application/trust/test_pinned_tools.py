@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.trust import pinned_tools
-from riglm.application.trust.pinned_tools import PinnedTools
+from riglm.application.trust import PinnedTools, pinned_tools
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw

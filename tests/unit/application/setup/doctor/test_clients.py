@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from riglm.application.setup.doctor import client_checks as clients
-from riglm.application.setup.doctor.client_checks import check_client_files, check_recorded_client
+from riglm.application.setup.doctor import store_checks
+from riglm.application.setup.doctor.store_checks import check_client_files, check_recorded_client
 from riglm.domain.client_setup import ClientSetup, ConfigLocation, RiglmServerEntry
 from riglm.domain.finding import Finding, Severity
 from riglm.domain.schemas.filtering import FilteringSettings
@@ -48,7 +48,7 @@ def test_it_says_why_claude_code_gets_a_short_list() -> None:
 def programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three programs: a riglm of this version, an older one, and another program."""
     known = {"/bin/riglm", "/old/riglm", "/bin/cat"}
-    monkeypatch.setattr(clients.shutil, "which", lambda program: program if program in known else None)
+    monkeypatch.setattr(store_checks.shutil, "which", lambda program: program if program in known else None)
 
 
 def check(*entries: RiglmServerEntry, made: Any = (), enforced: Any = ()) -> list[Finding]:

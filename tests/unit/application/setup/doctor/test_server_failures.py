@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.setup.doctor.server_failures import ConfiguredServer, diagnose
+from riglm.application.setup.doctor.server_checks import ConfiguredServer, diagnose
 from riglm.domain.upstream import UpstreamSpec
 
 COMMAND = ConfiguredServer(UpstreamSpec(name="one", kind="stdio", command=("npx", "-y", "one")), "mcpServers.one")

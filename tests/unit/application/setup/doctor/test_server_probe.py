@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.setup.doctor.server_probe import probe_server
+from riglm.application.setup.doctor.server_checks import probe_server
 from riglm.domain import jsonrpc
 from tests.unit.application.fakes import Server, asks, opened, tools
 

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
-from riglm.application.setup.doctor.server_checks import ProbeResult, ServerOutput, ServerProber, check_servers
-from riglm.application.setup.doctor.server_probe import ServerProbe
+from riglm.application.setup.doctor.server_checks import (
+    ProbeResult,
+    ServerOutput,
+    ServerProbe,
+    ServerProber,
+    check_servers,
+)
 from riglm.domain.client_support import support_by_key
 from riglm.domain.finding import Finding, Severity
 from riglm.domain.schemas.section import TimeoutSettings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.setup.transcripts.naming import ProxyInstance, ResolvedTool, ToolNames
+from riglm.application.setup.transcripts.collecting import ProxyInstance, ResolvedTool, ToolNames
 from riglm.domain.naming import prefixed
 
 SEVERAL = ProxyInstance(servers=("github", "git_hub.eu", "my-docs"))

@@ -1,7 +1,7 @@
 """What the calls of a transcript teach of the contexts they were made in."""
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.setup.transcripts.transcript_sessions import ImportedCall, PairTraining, TranscriptSession
+from riglm.application.setup.transcripts.recording import ImportedCall, PairTraining, TranscriptSession
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.session import uuid7
 from tests.records import a_session

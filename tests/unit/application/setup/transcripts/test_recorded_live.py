@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from riglm.application.setup.transcripts.collecting import LiveCallMatcher
-from riglm.application.setup.transcripts.transcript_sessions import stable_id
+from riglm.application.setup.transcripts.recording import stable_id
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.session import uuid7
