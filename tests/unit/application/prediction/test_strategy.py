@@ -26,7 +26,7 @@ def test_a_fallback_answers_for_a_plug_in_that_cannot_be_made_and_is_named_once(
     strategy = make_strategy(PredictorSettings.model_construct(kind="strange", options={}), select=select)
     asked = PredictionInput(candidates=("read", "write"))
     for _ in range(2):
-        predictor = prediction_settings.make()
+        predictor = strategy.make()
         predictor.learn(asked, "read")
         assert predictor.predict(asked).fallback == "hybrid"
     go.set()

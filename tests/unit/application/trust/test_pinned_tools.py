@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.trust import PinnedTools, pinned_tools
+from riglm.application import trust
+from riglm.application.trust import PinnedTools
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
@@ -38,20 +39,20 @@ def listed(pins, link, entries):
 @pytest.fixture
 def digests(monkeypatch):
     """The number of digests that were computed, by name of the tool."""
-    computed, digest = Counter(), pinned_tools.definition_digest
+    computed, digest = Counter(), trust.definition_digest
 
     def counting(raw):
         computed[jsonrpc.text(jsonrpc.members(raw)["name"])] += 1
         return digest(raw)
 
-    monkeypatch.setattr(pinned_tools, "definition_digest", counting)
+    monkeypatch.setattr(trust, "definition_digest", counting)
     return computed
 
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch):
     """Let comparisons take as long as they do on a busy machine."""
-    monkeypatch.setattr(pinned_tools, "_CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr(trust, "_CLOSE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ async def test_spooled_pins_approve_nothing_that_the_store_has_in_another_form(l
 
 
 async def test_lists_that_cannot_be_compared_before_the_end_are_reported(link, caplog, monkeypatch):
-    monkeypatch.setattr(pinned_tools, "_CLOSE_SECONDS", 0.0)
+    monkeypatch.setattr(trust, "_CLOSE_SECONDS", 0.0)
     made = Recorded("note", is_read=False)
     listed(made.pins, link, tools())
     await made.pins.close()
