@@ -192,7 +192,7 @@ class Container(DeclarativeContainer):
         lazy("adapters.embedding.embedders:build_embedders"), given.embedder,
         Factory(lazy("adapters.analytics.vectors:SqlVectors"), store_url, timeout=given.storage.timeout)
     )
-    select_predictor = Call(lazy("adapters.prediction.selection:select_predictor"))
+    select_predictor = Call(lazy("adapters.prediction:select_predictor"))
     make_predictor = lazy("application.prediction.prediction_settings:make_predictor")
     predictor: Provider["PredictorPort"] = Factory(make_predictor, given.predictor, select=select_predictor.provider)
     prediction_settings: Provider["PredictionSettings"] = Factory(
