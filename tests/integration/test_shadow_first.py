@@ -10,7 +10,7 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.invocation import DiscoveryMethod
-from tests.integration.controlled import PATIENCE, WRITE_TOKEN, controlled
+from tests.integration.controlled import PATIENCE, controlled
 from tests.integration.past import TOOLS, listing_server
 from tests.preloaded import riglm_command
 from tests.records import a_session, an_exposure, an_invocation
@@ -46,8 +46,7 @@ class Shell:
     def __init__(self, riglm):
         self.folder = riglm.folder
         kept = {name: text for name, text in os.environ.items() if not name.startswith("RIGLM_")}
-        self.environment = {**kept, "RIGLM_DATA_DIR": str(riglm.folder / "data"), "RIGLM_CONTROL_TOKEN": WRITE_TOKEN}
-        self.url = riglm.control
+        self.environment = {**kept, "RIGLM_DATA_DIR": str(riglm.folder / "data")}
 
     def run(self, *words):
         """What a command prints as JSON."""
@@ -78,23 +77,19 @@ async def test_a_user_looks_first_then_enforces_while_it_runs_and_goes_back(tmp_
             assert (shadow["lists"], shadow["changes"], shadow["missed"]) == (1, 0, 1)
             assert shadow["mean_list"] < shadow["mean_available"] == len(TOOLS)
 
-            dry = await asyncio.to_thread(shell.run, "enforce", "--dry-run", "--url", shell.url)
-            assert dry["live"] == {"url": shell.url, "before": "shadow", "changed": True, "trouble": None}
-            assert (tmp_path / "riglm.yaml").read_text() == configuration
-            switched = await asyncio.to_thread(shell.run, "enforce", "--url", shell.url)
-            assert switched["live"] == {"url": shell.url, "before": "shadow", "changed": True, "trouble": None}
+            dry = await asyncio.to_thread(shell.run, "enforce", "--dry-run")
+            assert [(each["before"], each["changed"]) for each in dry["stores"]] == [("shadow", True)]
+            switched = await asyncio.to_thread(shell.run, "enforce")
+            assert [(each["before"], each["changed"]) for each in switched["stores"]] == [("shadow", True)]
             await told.wait()
             enforced = [tool.name for tool in (await client.list_tools()).tools]
             assert set(WORKFLOW) <= set(enforced)
             assert "close_song" not in enforced
-            expected = configuration.replace("mode: shadow", "mode: enforce")
-            assert (tmp_path / "riglm.yaml").read_text() == expected
 
-            again = await asyncio.to_thread(shell.run, "enforce", "--url", shell.url)
-            assert not again["live"]["changed"]
-            assert not again["files"][0]["changed"]
+            again = await asyncio.to_thread(shell.run, "enforce")
+            assert not again["stores"][0]["changed"]
             told.clear()
-            await asyncio.to_thread(shell.run, "shadow", "--url", shell.url)
+            await asyncio.to_thread(shell.run, "shadow")
             await told.wait()
             assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
             assert (tmp_path / "riglm.yaml").read_text() == configuration
