@@ -33,7 +33,7 @@ _HOMES = {
     "SelectionReason": "application.selector.selecting_service",
     "RiglmError": "domain.errors",
     "Selection": "application.selector.selecting_service",
-    "SelectorClosedError": "application.selector.background",
+    "SelectorClosedError": "application.selector.session",
     "ToolSelector": "tool_selector",
     "ToolSession": "application.selector.session",
     "USER_STORE": "tool_selector",
