@@ -13,6 +13,8 @@ import typer
 from riglm.cli.knowledge_access import (
     PrincipalOption,
     PrivateOption,
+    TagOption,
+    WithoutTagOption,
     chosen_embedder,
     fields_of,
     format_owner,
@@ -302,10 +304,8 @@ def list_(
             "--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of rows per table, newest first."
         ),
     ] = 20,
-    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with one of these tags.")] = None,
-    without_tag: Annotated[
-        list[str] | None, typer.Option("--without-tag", metavar="TAG", help="Nothing with one of these tags.")
-    ] = None,
+    tag: TagOption = None,
+    without_tag: WithoutTagOption = None,
     include_private: PrivateOption = False,
     principal: PrincipalOption = None,
     config: ConfigOption = None,
@@ -365,10 +365,8 @@ def search(
     mix: Annotated[
         float | None, typer.Option("--mix", metavar="X", min=0, max=1, help="The graph's share: 0 is thoughts alone.")
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with one of these tags.")] = None,
-    without_tag: Annotated[
-        list[str] | None, typer.Option("--without-tag", metavar="TAG", help="Nothing with one of these tags.")
-    ] = None,
+    tag: TagOption = None,
+    without_tag: WithoutTagOption = None,
     include_private: PrivateOption = False,
     principal: PrincipalOption = None,
     config: ConfigOption = None,

@@ -27,6 +27,10 @@ PrincipalOption = Annotated[
     ),
 ]
 PrivateOption = Annotated[bool, typer.Option("--include-private", help="Private thoughts as well.")]
+TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with one of these tags.")]
+WithoutTagOption = Annotated[
+    list[str] | None, typer.Option("--without-tag", metavar="TAG", help="Nothing with one of these tags.")
+]
 
 
 def knowledge_settings(config: Path | None) -> "Settings":

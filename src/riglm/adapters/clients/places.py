@@ -115,11 +115,11 @@ def own_command(
     if "pipx" in parts and any("cache" in part for part in parts) and (pipx := which("pipx")):
         return (pipx, "run", "riglm")
     suffix = ".exe" if executable.suffix.lower() == ".exe" else ""
-    beside = executable.with_name(f"riglm{suffix}")
-    if not is_file(beside):
+    sibling = executable.with_name(f"riglm{suffix}")
+    if not is_file(sibling):
         return (str(executable), "-m", "riglm")
     known = which("riglm")
-    return (known,) if known and Path(known).is_absolute() and same(Path(known), beside) else (str(beside),)
+    return (known,) if known and Path(known).is_absolute() and same(Path(known), sibling) else (str(sibling),)
 
 
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH

@@ -137,8 +137,8 @@ def _handshake() -> bytes:
 
 def _server(greeting: "dict[str, jsonrpc.Raw]") -> str:
     info = jsonrpc.members(greeting.get("serverInfo", b"{}"))
-    told = (jsonrpc.text(info.get("name")), jsonrpc.text(info.get("version")))
-    return " ".join(word for word in told if word)
+    name_and_version = (jsonrpc.text(info.get("name")), jsonrpc.text(info.get("version")))
+    return " ".join(word for word in name_and_version if word)
 
 
 def _words(answer: Message) -> str:
