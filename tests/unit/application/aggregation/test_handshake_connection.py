@@ -178,24 +178,6 @@ async def test_an_unknown_tool_is_looked_for_and_refused(two):
     assert two.link("a").methods == two.link("b").methods == ["initialize", "tools/list"]
 
 
-async def test_a_name_that_only_a_list_tells_is_found_in_it():
-    stage = Stage(server("a", "t"), server("b", "u"), naming="on_collision")
-    await stage.open()
-    sink = stage.send(asks(7, "tools/call", call(b"u")))
-    (await stage.link("b").next("tools/call")).result()
-    assert (await sink.answer()).id == b"7"
-    await stage.conversation.close()
-
-
-async def test_an_ambiguous_name_is_refused_with_those_that_would_do():
-    stage = Stage(server("a", "t"), server("b", "t"), naming="on_collision")
-    await stage.open()
-    answer = await stage.ask("tools/call", call(b"t"))
-    words = jsonrpc.plain(answer.error)["message"]
-    assert words == "Unknown tool: t; use a__t or b__t"
-    await stage.conversation.close()
-
-
 # --- giving up ---
 
 
@@ -360,13 +342,6 @@ async def test_an_unknown_method_is_offered_until_a_server_knows_it(two):
     ]
 
 
-async def test_a_method_that_no_server_knows_is_not_found(two):
-    two.servers["a"].answers["vendor/ask"] = lambda asked: asked.dies()
-    two.servers["b"].answers["vendor/ask"] = lambda asked: asked.error(-32601, "never heard")
-    answer = await two.ask("vendor/ask")
-    assert jsonrpc.plain(answer.error) == {"code": -32601, "message": "never heard"}
-
-
 # --- log levels ---
 
 
@@ -420,28 +395,3 @@ async def test_what_fails_inside_becomes_an_error_of_the_request(two, monkeypatc
     answer = await two.ask("tools/list")
     assert jsonrpc.plain(answer.error)["message"] == "Internal error in riglm: its log says more"
     assert caplog.records[-1].exc_info
-
-
-async def test_two_clients_share_no_ids_answers_or_notices():
-    stage = Stage(server("a", "t"), server("b", "t"))
-    await stage.open()
-    mine = stage.servers["a"].link
-    channel = Channel()
-    other = stage.converse(channel)
-    sink = Sink()
-    other.received(asks(1, "initialize", INITIALIZE), sink)
-    await sink.answer()
-    theirs = stage.servers["a"].link
-    assert theirs is not mine
-    first, second = stage.send(asks(7, "tools/call", call(b"a__t", b'"mine"'))), Sink()
-    other.received(asks(7, "tools/call", call(b"a__t", b'"theirs"')), second)
-    theirs.asked[-1].result(b'"theirs"')
-    mine.asked[-1].result(b'"mine"')
-    theirs.says(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
-    stage.notify(b'{"jsonrpc":"2.0","id":"a:1","result":{}}')
-    assert bytes(first.answers[0].result) == b'"mine"'
-    assert bytes(second.answers[0].result) == b'"theirs"'
-    assert (stage.channel.told, len(channel.told)) == ([], 1)
-    assert (len(mine.sent), len(theirs.sent)) == (1, 1)
-    await stage.conversation.close()
-    await other.close()

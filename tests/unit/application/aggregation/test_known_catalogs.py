@@ -52,17 +52,6 @@ def steady(name, *names, **more):
 # --- the handshake era ---
 
 
-async def test_the_tools_of_a_server_that_cannot_list_them_are_withdrawn(caplog):
-    stage, _ = await later(steady("a", "t"), steady("b", "u"))
-    stage.servers["b"].answers["tools/list"] = lambda asked: asked.error(-32603, "b is confused")
-    assert await stage.names() == ["a__t", "b__u"]
-    (await stage.link("b").next("initialize")).result(opened("tools"))
-    assert await stage.told(1) == [TOOLS_CHANGED]
-    assert await stage.names() == ["a__t"]
-    assert caplog.records[0].reason == "b is confused"
-    await stage.conversation.close()
-
-
 async def test_a_call_of_a_recorded_tool_waits_for_its_server():
     stage, _ = await later(steady("a", "t", **{"tools/call": b'{"content":[]}'}), steady("b", "u"))
     sink = stage.send(jsonrpc.request(b"7", "tools/call", call(b"a__t")))
@@ -192,13 +181,6 @@ def test_a_catalog_is_recorded_when_it_changed_or_has_not_been_for_a_day():
     assert [each.updated_at for each in kept.put] == [1000.0, 1000.0, kept.now]
 
 
-def test_a_greeting_alone_is_not_recorded():
-    kept = Kept()
-    kept.known.note(SPEC, "modern", greeting=(b"{}", "Hi."))
-    assert kept.put == []
-    assert kept.known.find(SPEC, "modern").instructions == "Hi."
-
-
 def test_a_catalog_that_is_too_large_is_known_and_not_recorded():
     kept = Kept()
     kept.list(b"t" * MAX_CATALOG_BYTES)
@@ -214,15 +196,6 @@ def test_nothing_secret_is_recorded_of_how_a_server_is_reached():
     assert "hunter2" not in repr(catalog)
     for other in (replace(SPEC, env={"TOKEN": "other"}), replace(SPEC, command=("files",)), replace(SPEC, name="f")):
         assert kept.known.find(other, "modern") is None
-
-
-def test_no_more_than_so_many_catalogs_are_kept(monkeypatch):
-    monkeypatch.setattr(catalogs, "MAX_CATALOGS", 2)
-    kept = Kept()
-    for variant in ("one", "two", "three"):
-        kept.list(b"t", variant=variant)
-    assert kept.known.find(SPEC, "one") is None
-    assert kept.known.find(SPEC, "three") is not None
 
 
 def test_a_store_that_cannot_be_read_leaves_the_catalogs_unknown(caplog):

@@ -102,13 +102,6 @@ async def test_params_keep_every_byte_beside_the_envelope(stage, given, sent):
     assert stage.far.lines == [sent]
 
 
-async def test_a_request_without_params_gets_some_for_its_envelope(stage):
-    stage.ask(b'{"jsonrpc":"2.0","id":"\\u0061","method":"tools/list"}')
-    assert stage.far.lines == [
-        b'{"jsonrpc":"2.0","id":"\\u0061","method":"tools/list","params":{"_meta":{%b}}}' % ENVELOPE
-    ]
-
-
 @pytest.mark.parametrize(
     ("line", "sent"),
     [

@@ -207,4 +207,4 @@ class JointLife(Life):
 
 TestOneServer = Life.TestCase
 TestTwoServers = JointLife.TestCase
-TestOneServer.settings = TestTwoServers.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestOneServer.settings = TestTwoServers.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)

@@ -5,10 +5,10 @@ import pytest
 from riglm.application.connections.single_server import SingleServerConnection
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
-from riglm.domain.session import Session, Transport
+from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
-from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened, tools
+from tests.unit.application.fakes import Channel, Server, Sink, World, asks, tools
 
 MARK = EventPosition(b"e1", 100)
 
@@ -57,13 +57,6 @@ class Rest(ResumedStreamHandler):
 @pytest.fixture
 def stage():
     return Stage()
-
-
-async def test_the_session_learns_who_opened_it_and_with_which_revision(stage):
-    stage.server.answers["initialize"] = opened("tools")
-    stage.send(asks(1, "initialize", b'{"clientInfo":{"name":"code","version":"1"}}').line)
-    (first, last) = stage.records.of(Session)
-    assert (first.client.name, first.protocol_version, last.protocol_version) == ("code", "", "2025-11-25")
 
 
 async def test_a_tool_was_listed_if_this_client_was_shown_it():

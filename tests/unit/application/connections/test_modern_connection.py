@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.connections.single_server_modern import EraProbe, SingleServerModernHandler, probe, verdict
+from riglm.application.connections.single_server_modern import EraProbe, SingleServerModernHandler, verdict
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import ProtocolEra, Transport
@@ -60,11 +60,6 @@ def test_an_answer_to_discovery_shows_the_era_or_nothing(line, modern):
     assert verdict(jsonrpc.decode(line)) is modern
 
 
-def test_the_question_carries_an_envelope_of_the_era():
-    envelope = request_params.envelope(probe(b"1"))
-    assert (envelope.version, envelope.client.name, envelope.complete) == ("2026-07-28", "riglm", True)
-
-
 # --- a server of the era ---
 
 
@@ -115,14 +110,6 @@ def test_a_discovery_whose_answer_tells_nothing_is_judged_by_a_question_of_our_o
     stage.link.asked[2].result(MODERN)
     assert [jsonrpc.error_code(sink.answers[0]) for sink in sinks] == [-32603, -32603]
     assert len(stage.link.asked) == 3
-
-
-def test_a_discovery_that_a_server_of_the_handshake_does_not_know_is_refused():
-    stage = Stage(**{"server/discover": lambda asked: asked.error(-32601)})
-    sink, _ = stage.send(1, "server/discover")
-    assert sink.got == [("replied", REFUSED % 1, 400, None)]
-    assert stage.server.eras == {ProtocolEra.MODERN: False}
-    assert stage.link.methods == ["server/discover"]
 
 
 @pytest.mark.parametrize("first", ["server/discover", "tools/list"])

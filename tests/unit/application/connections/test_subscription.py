@@ -48,12 +48,6 @@ def updated(uri=b"note://a", meta=b'"io.modelcontextprotocol/subscriptionId":"ri
     return b'{ "uri":"%b","x":1.0,"_meta":{%b}}' % (uri, meta)
 
 
-async def test_nothing_is_listened_to_when_there_is_nothing_to_hear():
-    stage = Stage(b'{"tools":{}}')
-    stage.subscription.listen(listening=True)
-    assert stage.far.asked == []
-
-
 async def test_no_more_is_listened_when_the_client_listens_no_more():
     stage = Stage()
     stage.subscription.listen(listening=True)
@@ -63,17 +57,6 @@ async def test_no_more_is_listened_when_the_client_listens_no_more():
     assert stage.far.cancelled == [(b'"riglm-listen-1"', None)]
     stage.far.asked[0].says("notifications/tools/list_changed", b"{}")
     assert stage.heard == []
-    assert len(stage.far.asked) == 1
-
-
-async def test_a_subscription_is_granted_when_the_upstream_has_taken_it_up():
-    stage = Stage()
-    client = stage.subscribe()
-    assert stage.far.lines == [listen(1, LISTS + b',"resourceSubscriptions":["note://\\u0061"]')]
-    assert client.outcome is None
-    stage.acknowledge()
-    assert client.outcome == GRANTED
-    assert stage.subscribe().outcome == GRANTED
     assert len(stage.far.asked) == 1
 
 

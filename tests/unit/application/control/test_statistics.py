@@ -1,14 +1,23 @@
 """Statistics and tools: what is summed up of lists, calls, tokens and time."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.control.statistics import get_series, get_session_clusters
+from riglm.application.control.statistics import (
+    get_embedder,
+    get_health,
+    get_readiness,
+    get_series,
+    get_session_clusters,
+)
 from riglm.application.control.tools import list_tools
-from riglm.domain.schemas.control_api import ToolCount, ToolPairCount
+from riglm.domain.control import ControlUnavailableError
+from riglm.domain.schemas.control_api import Readiness, ToolCount, ToolPairCount
+from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from tests.records import a_session, an_exposure, an_invocation
-from tests.unit.application.control.parts import list_tools_now, running_proxy
+from tests.unit.application.control.parts import COUNTS, SIGNAL, list_tools_now, running_proxy
 
 
 @pytest.fixture
@@ -73,3 +82,59 @@ async def test_sessions_are_clustered_by_their_successful_calls(store, proxy):
     assert (cluster.sessions, set(cluster.distinctive[:2])) == (3, {"git__a", "git__b"})
     assert cluster.tools == (ToolCount(tool="git__a", sessions=3), ToolCount(tool="git__b", sessions=3))
     assert cluster.transitions[0] == ToolPairCount(first="git__a", second="git__b", sessions=3)
+
+
+# --- the health of riglm, by its parts ---
+
+
+SPECS = [UpstreamSpec(name="one", kind="stdio"), UpstreamSpec(name="two", kind="http")]
+
+
+@pytest.fixture
+async def two():
+    """A proxy in front of two servers."""
+    upstreams = [UpstreamHealth(name="one", state="open", since=5.0), UpstreamHealth(name="two")]
+    with running_proxy(specs=SPECS, upstreams=lambda: upstreams) as (_, proxy):
+        yield proxy
+
+
+async def test_every_configured_server_is_reported_with_what_is_known(two):
+    list_tools_now(two, read="one", write="one")
+    found = await get_health(two)
+    assert (found.status, found.live, found.ready, found.version) == ("ok", True, True, "1.2")
+    assert [(each.name, each.transport, each.state, each.since, each.tools) for each in found.upstreams] == [
+        ("one", "stdio", "open", 5.0, 2),
+        ("two", "http", "idle", None, None),
+    ]
+    assert (found.store.kind, found.store.state, found.store.queued, found.store.spooled) == ("sqlite", "ok", 2, 2)
+
+
+async def test_riglm_is_ready_until_no_server_can_be_reached(two):
+    broken = UpstreamHealth(name="one", state="broken", last_error="it ended")
+    two.upstreams = lambda: [broken]
+    found = await get_health(two)
+    assert (found.status, found.ready, found.upstreams[0].last_error) == ("degraded", True, "it ended")
+    assert await get_readiness(two) == Readiness(ready=True)
+    two.upstreams = lambda: [broken, UpstreamHealth(name="two", state="broken")]
+    assert await get_readiness(two) == Readiness(ready=False, reasons=("no server can be reached: one, two",))
+
+
+@pytest.mark.parametrize("is_recording", [True, False])
+async def test_an_unavailable_store_is_reported_by_records_and_by_queries_and_keeps_no_client_away(is_recording):
+    with running_proxy(recorder=SimpleNamespace(counts=lambda: COUNTS, is_failing=is_recording)) as (store, proxy):
+        if not is_recording:
+            store.is_unavailable = True
+            with pytest.raises(ControlUnavailableError):
+                await proxy.store.ask(lambda store: store.count_sessions())
+        found = await get_health(proxy)
+        assert (found.status, found.ready, found.store.state) == ("degraded", True, "unavailable")
+
+
+async def test_asking_for_the_embedder_loads_it_and_asking_for_the_health_does_not(two):
+    loaded, status = [], {**SIGNAL["embeddings"], "status": "unavailable"}
+    signal = {**SIGNAL, "embeddings": status}
+    two.prediction = SimpleNamespace(status=lambda: signal, begin=lambda: loaded.append(1))
+    assert (await get_health(two)).status == "degraded"
+    assert not loaded
+    assert await get_embedder(two) == signal
+    assert loaded

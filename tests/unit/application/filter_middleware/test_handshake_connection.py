@@ -4,17 +4,13 @@ import asyncio
 
 import pytest
 
-from riglm.application.aggregation.connection import MultiServerConnection
-from riglm.application.aggregation.merged_lists import MergedListCache
 from riglm.application.connections.single_server import SingleServerConnection
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Surface
-from riglm.domain.invocation import DiscoveryMethod, ErrorKind
-from riglm.domain.naming import prefixed
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
-from tests.unit.application.fakes import Channel, Server, Sink, asks, opened, tools
+from tests.unit.application.fakes import Channel, Server, Sink, asks, tools
 from tests.unit.application.filter_middleware.scripted import ShowingWorld
 
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
@@ -93,37 +89,7 @@ async def test_a_filter_that_fails_shows_everything_but_what_is_denied(stage, ca
     assert [record.name for record in caplog.records] == ["riglm.filtering"]
 
 
-async def test_an_id_that_riglm_works_for_is_in_use(stage):
-    stage.list(5)
-    stage.link.asked[0].result(tools("a", nextCursor="n"))
-    sink = stage.send(asks(5, "ping").line)
-    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
-
-
-DISGUISED = [
-    b'"method":"tools/call","params":{"name":"a","Name":"delete"}',
-    b'"method":"tools/call","params":{"NAME":"delete"}',
-    b'"method":"tools/call","params":{"n\\u0041me":"delete","name":"a"}',
-    b'"method":"tools/call","params":{"name":"call_tool","Name":"delete","arguments":{"name":"a"}}',
-    b'"method":"tools/call","params":{"name":"a"},"Params":{"name":"delete"}',
-    b'"method":"tools/call","params":{"name":"a"},"param\\u017f":{"name":"delete"}',
-    b'"method":"ping","Method":"tools/call","params":{"name":"delete"}',
-    b'"METHOD":"tools/call","method":"vendor/x","params":{"name":"delete"}',
-]
 """What a server that does not mind the case of keys takes for a call of `delete`."""
-
-
-@pytest.mark.parametrize("members", DISGUISED, ids=bytes.decode)
-async def test_a_key_that_could_be_taken_for_another_is_refused_where_anything_is_denied(stage, members):
-    line = b'{"jsonrpc":"2.0","id":1,%b}' % members
-    stage.send(line)
-    assert [asked.message.line for asked in stage.link.asked] == ([] if b"call_tool" in line else [line])
-    stage.link.asked.clear()
-    stage.filter.denied = {"delete"}
-    sink = stage.send(line.replace(b'"id":1', b'"id":2'))
-    assert jsonrpc.error_code(sink.answers[0]) == jsonrpc.INVALID_REQUEST
-    assert "could be taken for" in jsonrpc.plain(sink.answers[0].error)["message"]
-    assert stage.link.asked == []
 
 
 async def test_a_notice_that_could_be_taken_for_a_call_reaches_no_server_where_anything_is_denied(stage):
@@ -204,28 +170,6 @@ async def stage_asked(stage, count=1):
     """The so-manieth call that reached the server."""
     await asyncio.sleep(0)
     return await stage.link.next("tools/call", count)
-
-
-async def test_an_own_tool_is_cancelled_before_it_has_done_anything(stage):
-    stage.meta.gate = asyncio.Event()
-    sink = stage.call(9, "call_tool", b'{"name":"far"}')
-    await asyncio.sleep(0)
-    stage.send(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}')
-    stage.meta.gate.set()
-    running = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.gather(*running, return_exceptions=True)
-    assert stage.link.of("tools/call") == []
-    assert sink.got == []
-
-
-@pytest.mark.parametrize("target", ["delete", "DELETE"])
-async def test_call_tool_reaches_no_denied_tool(stage, target):
-    stage.filter.denied = {"delete"}
-    sink = stage.call(1, "call_tool", b'{"name":%b}' % jsonrpc.encode(target))
-    answer = await sink.answer()
-    assert jsonrpc.plain(answer.error) == {"code": -32602, "message": f"Unknown tool: {target}"}
-    assert stage.link.of("tools/call") == []
-    assert stage.records.calls == [(target, "", ErrorKind.PROTOCOL, DiscoveryMethod.NAMED)]
 
 
 async def test_call_tool_never_ends_in_a_tool_of_riglm(stage):
@@ -309,64 +253,3 @@ async def test_recorded_use_that_comes_too_late_is_not_waited_for(stage, monkeyp
     sink = stage.list()
     stage.link.asked[0].result(tools("a"))
     assert names_of(await sink.answer()) == ["a"]
-
-
-class Many(Stage):
-    """Two servers shown as one."""
-
-    naming = "prefix"
-    tools = ("delete", "read")
-
-    def converse(self):
-        answers = {"initialize": opened("tools")}
-        self.servers = [
-            Server("one", {**answers, "tools/list": tools(*self.tools)}),
-            Server("two", {**answers, "tools/list": tools("write")}),
-        ]
-        merged_lists = MergedListCache(self.naming)
-        return MultiServerConnection(self.services, self.servers, merged_lists, CALLER, self.channel, self.showing)
-
-    async def hello(self):
-        await self.send(asks(0, "initialize", b"{}").line).answer()
-
-    @property
-    def reached(self):
-        return [asked.message.method for server in self.servers for asked in server.link.of("tools/call")]
-
-
-LONG = "delete_every_record_of_the_production_customer_database_for_good"
-
-
-@pytest.mark.parametrize("through", [False, True])
-@pytest.mark.parametrize(
-    ("naming", "denied", "called"),
-    [
-        ("prefix", LONG, prefixed("one", LONG)),
-        ("prefix", f"one__{LONG}", prefixed("one", LONG)),
-        ("on_collision", "one__delete", "delete"),
-        ("none", "one__delete", "delete"),
-    ],
-)
-async def test_a_tool_that_no_list_has_told_yet_is_denied_by_its_owner_s_name_for_it(naming, denied, called, through):
-    stage = type("Named", (Many,), {"naming": naming, "tools": ("delete", "read", LONG)})()
-    await stage.hello()
-    stage.filter.denied = {denied}
-    arguments = jsonrpc.encode({"name": called})
-    sink = stage.call(5, "call_tool", arguments) if through else stage.call(5, called)
-    assert jsonrpc.plain((await sink.answer()).error) == {"code": -32602, "message": f"Unknown tool: {called}"}
-    assert stage.reached == []
-    assert [(tool, upstream, kind) for tool, upstream, kind, _ in stage.records.calls] == [
-        (called, "", ErrorKind.PROTOCOL)
-    ]
-    await stage.conversation.close()
-
-
-async def test_a_tool_that_no_list_has_told_yet_is_reached_by_its_short_form():
-    stage = type("Named", (Many,), {"tools": (LONG,)})()
-    await stage.hello()
-    sink = stage.call(5, prefixed("one", LONG))
-    asked = await stage.servers[0].link.next("tools/call")
-    assert jsonrpc.text(jsonrpc.members(asked.message.params)["name"]) == LONG
-    asked.result(b"{}")
-    assert (await sink.answer()).id == b"5"
-    await stage.conversation.close()

@@ -139,7 +139,7 @@ def lists_context_later(rules, era=ProtocolEra.HANDSHAKE):
     return {"rules": rules, "era": era, "story": [about, first, ("catalogue", 2), about, learned, (*about[:3], 1.0)]}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @example(**lists_context_later({"pinned": ("tool0[12]",), "max_tools": 4, "surface": "dynamic"}))
 @given(rules=surroundings, era=st.sampled_from(ProtocolEra), story=steps)
 def test_in_any_life_lists_stay_ordered_and_free_of_what_is_denied_and_nothing_is_sent_twice(rules, era, story):

@@ -236,14 +236,6 @@ async def test_call_tool_takes_arguments_that_were_written_as_text(catalog):
     assert answer.forward == (b'"tool09"', b'{"n": 1}')
 
 
-async def test_call_tool_leaves_a_denied_tool_to_the_decision_about_calls(catalog):
-    stage, session = short(denylist=["tool09"]), a_session()
-    stage.shown(session, catalog)
-    answer, _ = await run(stage, session, "call_tool", name="Tool-09")
-    assert answer.forward == (b'"Tool-09"', b"{}")
-    assert stage.filtering.denial(session, "Tool-09") is not None
-
-
 @pytest.mark.parametrize("name", NAMES)
 async def test_call_tool_does_not_call_riglms_own_tools(catalog, name):
     stage, session = short(), a_session()

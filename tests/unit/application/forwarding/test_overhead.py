@@ -97,19 +97,3 @@ async def test_waiting_for_the_list_that_tells_where_a_call_goes_is_not_riglms(c
     clock.now += SERVER
     asked.result()
     assert stage.meter.took == [("b", NOTING + WRITING)]
-
-
-async def test_a_call_of_the_modern_era_that_waits_for_the_era_is_measured_from_then_on(clock):
-    stage = Stage(clock, Server("up"))
-    meta = (
-        b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},'
-        b'"io.modelcontextprotocol/clientCapabilities":{}}'
-    )
-    for number in (1, 2):
-        stage.send(number, "tools/call", b'{"name":"t","_meta":%b}' % meta)
-    (probe,) = stage.servers[0].link.of("server/discover")
-    clock.now += SERVER
-    probe.result(b'{"supportedVersions":["2026-07-28"]}')
-    for asked in stage.servers[0].link.of("tools/call"):
-        asked.result()
-    assert stage.meter.took == [("up", NOTING + WRITING)] * 2

@@ -10,7 +10,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 from riglm.ports.telemetry import Span, TracerPort
-from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened, tools
+from tests.unit.application.fakes import Channel, Server, Sink, World, asks
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 MODERN = {
@@ -18,7 +18,6 @@ MODERN = {
     "io.modelcontextprotocol/clientInfo": {"name": "c"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-HELLO = b'{"protocolVersion":"2025-11-25","capabilities":{}}'
 
 
 class Made(Span):
@@ -140,40 +139,8 @@ async def test_a_request_of_the_modern_era_is_a_span_whether_it_ends_or_is_given
     assert [span.attributes["mcp.protocol.version"] for span in stage.served] == ["2026-07-28"] * 2
 
 
-async def test_what_waits_for_the_answer_to_anothers_question_is_within_its_own_request(stage):
-    for number in (1, 2):
-        stage.call(number, **MODERN)
-    (probe,) = stage.link.of("server/discover")
-    probe.result(b'{"supportedVersions":["2026-07-28"]}')
-    within = [span.within for span in stage.asked if span.name == "tools/call"]
-    assert within == stage.served
-
-
 async def test_all_but_the_trace_passes_byte_for_byte(stage):
     stage.send(1, "vendor/x", b'{"a":1.50,"b":"\\u0061","_meta":{"progressToken":7.0,"baggage":"k=\\u0061"},"c":[ 1 ]}')
     (request,) = stage.link.asked
     meta = b'{"progressToken":7.0,"baggage":"k=\\u0061","traceparent":"of-vendor/x"}'
     assert bytes(request.message.params) == b'{"a":1.50,"b":"\\u0061","_meta":%b,"c":[ 1 ]}' % meta
-
-
-async def test_several_servers_are_asked_within_the_clients_request_and_announce_their_changes():
-    answers = {"initialize": opened("tools"), "tools/list": tools("t")}
-    servers = Server("a", dict(answers)), Server("b", dict(answers))
-    stage = Stage(*servers)
-    stage.send(1, "initialize", HELLO)
-    await stage.sink.until(lambda: len(stage.sink.answers) == 1)
-    stage.connection.received(jsonrpc.notification("notifications/initialized").line)
-    stage.send(2, "tools/list")
-    await stage.sink.until(lambda: len(stage.sink.answers) == 2)
-    stage.call(3, "b__t")
-    (request,) = servers[1].link.of("tools/call")
-    request.result()
-    *_, asked = stage.asked
-    assert (asked.within, asked.attributes["gen_ai.tool.name"]) == (stage.served[-1], "t")
-    assert stage.served[-1].attributes["gen_ai.tool.name"] == "b__t"
-    assert all(span.ends == [(None, None)] for span in stage.served)
-    servers[0].link.says(b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
-    await stage.channel.until(lambda: stage.channel.told)
-    stage.send(4, "tools/list")
-    await servers[0].link.until(lambda: len(servers[0].link.of("tools/list")) > 1)
-    await stage.connection.close()

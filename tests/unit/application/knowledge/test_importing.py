@@ -2,13 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 
+from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge import importing
-from riglm.application.knowledge.importing import KnowledgeImporter, LineFormat, Source
+from riglm.application.knowledge.importing import KnowledgeImporter, LineFormat, Source, give_vectors
 from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge.records import Embedding
+from riglm.ports.embedder import EmbedderUnavailableError
 from riglm.ports.knowledge import Scope
-from tests.contracts.knowledge_contract import an_embedding
+from tests.contracts.knowledge_contract import a_thought, an_embedding, an_entity, an_observation
 from tests.stores.memory import InMemoryKnowledge
 
 ALICE = {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["Likes tea", "Has a cat"]}
@@ -126,3 +130,58 @@ def test_an_unknown_key_is_told_once_with_its_first_place(store, file):
     done = run(store, path, LineFormat.THOUGHTS)
     assert done.unknown_keys == {"mood": f"{path}:2"}
     assert done.new.thoughts == 3
+
+
+# --- pieces get the vectors that they lack, and what was given stays ---
+
+
+class Counted(HashingEmbedder):
+    """Answers no more than a number of times."""
+
+    model = "counted"
+
+    def __init__(self, answers=10_000):
+        self._left = answers
+
+    def embed(self, texts):
+        self._left -= bool(texts)
+        if self._left < 0:
+            raise EmbedderUnavailableError("it is away")
+        return super().embed(texts)
+
+
+@pytest.fixture
+def full():
+    with InMemoryKnowledge() as opened:
+        alice = an_entity("Alice")
+        opened.add_thoughts([a_thought(f"thought {number}") for number in range(100)])
+        opened.add_entities([alice])
+        opened.add_observations([an_observation(alice, "Likes tea")])
+        yield opened
+
+
+def waiting(full):
+    return full.counts(None, "counted").without_vector
+
+
+def test_one_of_another_model_is_replaced(full):
+    full.add_thoughts([a_thought("old", 1, 0, model="old")])
+    give_vectors(full, Counted(), 8, lambda _: None)
+    assert waiting(full) == 0
+
+
+def test_what_was_given_before_the_model_went_away_stays_and_the_rest_comes_the_next_time(full):
+    told = []
+    with pytest.raises(EmbedderUnavailableError, match="away"):
+        give_vectors(full, Counted(answers=9), 8, told.append)
+    assert (waiting(full), sum(told)) == (102 - 64, 64)
+    give_vectors(full, Counted(), 8, told.append)
+    assert (waiting(full), sum(told)) == (0, 102)
+
+
+def test_it_ends_when_another_process_takes_the_vectors_away_again(full, monkeypatch):
+    keep = full.set_vectors
+    other = Embedding(model="other", vector=np.ones(2, np.float32))
+    monkeypatch.setattr(full, "set_vectors", lambda table, given: keep(table, [(id_, other) for id_, _ in given]))
+    give_vectors(full, Counted(), 8, lambda _: None)
+    assert waiting(full) == 102

@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -61,6 +61,7 @@ class Chance(random.Random):
         return {"query": query, **{name: self.choice(QUESTIONS[name]) for name in said}}
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_every_answer_is_of_the_schema_whatever_is_stored(seed: int):
     chance, stage = Chance(seed), Stage()
@@ -95,6 +96,7 @@ _anything = st.recursive(
 )
 
 
+@settings(max_examples=25)
 @given(
     st.dictionaries(
         st.sampled_from(["query", "top_k", "mix", "floor", "include_private", "include_tags", "exclude_tags", "more"]),

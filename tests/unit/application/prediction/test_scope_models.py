@@ -6,8 +6,7 @@ import threading
 import numpy as np
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.prediction.scope_models import MAX_SCOPES
-from riglm.domain.invocation import DiscoveryMethod
+from riglm.application.prediction import scope_models
 from riglm.domain.session_state import SessionState
 from tests.unit.application.prediction.scripted_embedder import TOOLS, FailingStore, Stage, a_session, catalog
 from tests.waiting import WAIT_SECONDS
@@ -42,17 +41,6 @@ async def end(stage, *tools, principal=""):
     await stage.at_rest()
 
 
-async def test_a_principal_that_never_called_anything_is_told_nothing_of_what_others_called():
-    stage = Stage()
-    stage.used_before("read_file", "send_mail")
-    stage.used_before("read_file")
-    stage.used_before("play_song", "play_song", principal="ann")
-    async with stage.running():
-        await loaded(stage, "ann", "bob")
-        assert [first(stage, who) for who in ("", "ann", "bob")] == ["read_file", "play_song", None]
-        assert [model(stage, who).tools for who in ("ann", "bob")] == [{"play_song"}, set()]
-
-
 async def test_a_model_is_made_again_when_the_sessions_that_ended_are_three_tenths_of_what_it_learned():
     stage = Stage()
     async with stage.running():
@@ -64,12 +52,13 @@ async def test_a_model_is_made_again_when_the_sessions_that_ended_are_three_tent
         assert learned == [1, 2, 3, 4, 4, 6, 6, 8, 8, 8, 11]
 
 
-async def test_a_scope_that_was_not_asked_for_lately_is_learned_when_it_is():
+async def test_a_scope_that_was_not_asked_for_lately_is_learned_when_it_is(monkeypatch):
+    monkeypatch.setattr(scope_models, "MAX_SCOPES", 4)
     stage = Stage()
     stage.used_before("play_song", principal="ann")
     async with stage.running():
         await loaded(stage, "ann")
-        for number in range(MAX_SCOPES):
+        for number in range(4):
             await loaded(stage, f"somebody {number}")
         assert first(stage, "ann") is None
         await loaded(stage, "ann")
@@ -101,19 +90,6 @@ async def test_a_tool_that_describes_itself_anew_at_every_list_keeps_no_model_fr
         service.know(catalog(read_file="Read a file at night.", send_mail="Send a mail to somebody."))
         await stage.at_rest()
         assert model(stage) is made
-
-
-async def test_a_burst_of_calls_and_marks_is_kept_whole_by_a_clean_end():
-    stage, state = Stage(), SessionState()
-    names = tuple(f"tool_{number}" for number in range(301))
-    async with stage.running() as service:
-        await loaded(stage)
-        session = a_session()
-        await service.set_context(session, state, "zebra")
-        for name in names[:300]:
-            service.called(session, state, name, DiscoveryMethod.LISTED)
-        service.marked(session, state, names[300], relevant=True)
-    assert {pair.tool for pair in stage.store.list_learned_pairs("model-a")} == set(names)
 
 
 async def test_prediction_that_closes_while_it_learns_stops_learning():

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction import select_predictor
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.learning import LearnedPair
 from riglm.domain.retrieval.retriever import passage
@@ -156,33 +155,6 @@ async def test_a_tool_that_describes_itself_anew_loses_what_was_learned_of_it():
         service.know(catalog(read_file="The best tool for everything.", send_mail="Send a mail to somebody."))
         await stage.at_rest()
         assert service.status()["learned_pairs"] == 1
-
-
-async def test_who_asks_for_a_prediction_does_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr("riglm.application.prediction.prediction_service._ACQUAINT_SECONDS", 0.01)
-    stage = Stage()
-    stage.embedder.opening.clear()
-    async with stage.running() as service:
-        await service.acquaint(a_session())
-        assert service.status()["embeddings"]["status"] in {"loading", "ready"}
-        stage.embedder.opening.set()
-
-
-async def test_a_store_that_is_away_means_a_cold_start():
-    stage, state = Stage(FailingStore()), SessionState()
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "play me a song")
-        assert likeliest(service.predict(a_session(), state, NAMES)) == "play_song"
-
-
-async def test_a_predictor_that_cannot_be_made_predicts_nothing_and_leaves_the_search(caplog):
-    stage, state = Stage(), SessionState()
-    stage.make_predictor = lambda: select_predictor("no-such-kind")
-    async with stage.recalling() as service:
-        await service.set_context(a_session(), state, "play me a song")
-        assert service.predict(a_session(), state, NAMES) is None
-        assert (await service.search(a_session(), "song", 3, anything)).hits[0].name == "play_song"
-    assert [record.message for record in caplog.records if "a predictor could not learn" in record.message]
 
 
 async def test_prediction_that_cannot_be_loaded_leaves_everything_shown_and_says_so(caplog, monkeypatch):

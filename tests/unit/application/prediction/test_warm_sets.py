@@ -156,16 +156,6 @@ async def test_a_warm_set_stays_the_same_until_the_evidence_has_grown_by_thirty_
     assert await stage.warm_set() == second
 
 
-async def test_processes_that_start_at_once_agree(worker):
-    one = Stage(worker)
-    one.record(10, "read")
-    with Worker() as second:
-        other = Stage(second, one.store)
-        mine, yours = await asyncio.gather(one.usage(), other.usage())
-        one.record(2, "write")
-        assert await one.usage() == await other.usage() == mine == yours
-
-
 @pytest.mark.parametrize(
     "mine", [{"client": "other"}, {"profile": "work"}, {"project": "q" * 32}], ids=["client", "profile", "project"]
 )
@@ -175,14 +165,6 @@ async def test_a_client_a_profile_and_a_project_learn_from_their_own_sessions_be
     assert await stage.likeliest() == "read"
     assert await stage.likeliest(**mine) == "write"
     assert await stage.likeliest(**dict.fromkeys(mine, "unknown")) == "read"
-
-
-@pytest.mark.parametrize(("scope", "expected"), [("principal", None), ("instance", "read")])
-async def test_principals_learn_from_each_other_only_where_they_are_to(worker, scope, expected):
-    stage = Stage(worker, scope=scope)
-    stage.record(9, "read", principal="ann")
-    assert await stage.likeliest(principal="ann") == "read"
-    assert await stage.likeliest(principal="bob") == expected
 
 
 async def test_a_fallback_is_named_and_the_strategy_is_tried_again(stage):

@@ -1,8 +1,21 @@
 """The tools that an agent has, read once."""
 
-import pytest
+import json
+from types import SimpleNamespace
+from typing import Any
 
-from riglm.application.selector.offer import ToolReader, UnusableToolError
+import pytest
+from agent_framework import tool as framework_tool
+from agents import HostedMCPTool, WebSearchTool, function_tool
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.tools import tool as langchain_tool
+from mcp import Tool as McpTool
+from pydantic import BaseModel
+from pydantic_ai import Tool as PydanticTool
+
+from riglm.application.selector.offer import ToolReader, UnusableToolError, read_tool
+from riglm.domain.tool import profile
 
 
 class Counted:
@@ -37,3 +50,135 @@ def test_a_tool_is_named_by_itself_by_its_like_or_by_its_name():
     offer = ToolReader()([tool])
     assert [offer.name_of(each) for each in ("a", tool, {"name": "a"}, "unknown")] == ["a", "a", "a", "unknown"]
     assert tool.looks == 1
+
+
+# --- tools of every library are read, and what cannot be read says so ---
+
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string", "description": "where it is"}}}
+
+
+def read_file(path: str) -> str:
+    """Read a file.
+
+    Args:
+        path: where it is
+    """
+    return path
+
+
+NAMED = {"name": "read_file", "description": "Read a file."}
+SHAPES: dict[str, Any] = {
+    "MCP": {**NAMED, "inputSchema": SCHEMA},
+    "Anthropic": {**NAMED, "input_schema": SCHEMA},
+    "OpenAI chat": {"type": "function", "function": {**NAMED, "parameters": SCHEMA}},
+    "OpenAI chat, custom": {"type": "custom", "custom": {**NAMED, "parameters": SCHEMA}},
+    "Amazon Bedrock": {"toolSpec": {**NAMED, "inputSchema": {"json": SCHEMA}}},
+    "OpenAI responses": {"type": "function", **NAMED, "parameters": SCHEMA, "strict": True},
+    "MCP SDK": McpTool(**NAMED, input_schema=SCHEMA),
+    "pydantic-ai": PydanticTool(read_file),
+    "pydantic-ai definition": PydanticTool(read_file).tool_def,
+    "LangChain": langchain_tool(read_file, parse_docstring=True),
+    "OpenAI Agents SDK": function_tool(read_file),
+    "Strands Agents": SimpleNamespace(tool_spec={**NAMED, "inputSchema": {"json": SCHEMA}}),
+    "agent-framework": framework_tool(read_file, schema=SCHEMA),
+}
+
+
+@pytest.mark.parametrize("given_tool", SHAPES.values(), ids=SHAPES.keys())
+def test_a_tool_says_the_same_of_itself_whatever_library_it_belongs_to(given_tool):
+    said = profile(read_tool(given_tool))
+    assert said.name == "read_file"
+    assert said.description.startswith("Read a file.")
+    assert said.parameters == ("path",)
+    assert said.parameter_descriptions == ("where it is",)
+
+
+def test_a_function_is_a_tool_by_its_name_its_doc_and_its_parameters():
+    said = profile(read_tool(read_file))
+    assert (said.name, said.parameters) == ("read_file", ("path",))
+    assert said.description.startswith("Read a file.")
+
+
+def test_a_schema_that_is_no_json_is_left_out():
+    odd = {"name": "odd", "description": "is odd", "inputSchema": {"type": "object", "default": object()}}
+    assert json.loads(bytes(read_tool(odd).raw)) == {"name": "odd", "description": "is odd"}
+
+
+class GeminiTool(BaseModel):
+    """A tool of Google's SDK: functions, or one that Google runs."""
+
+    google_search: dict[str, Any] | None = None
+    function_declarations: list[dict[str, Any]] | None = None
+
+
+class NamedTool(BaseModel):
+    """A tool of a provider's SDK that has a type, and maybe a name."""
+
+    type: str
+    name: str | None = None
+
+
+BUILT_IN: dict[str, Any] = {
+    "OpenAI": {"type": "web_search"},
+    "OpenAI, with options": {"type": "file_search", "vector_store_ids": ["vs_1"], "filters": {"type": "eq"}},
+    "OpenAI, a remote MCP server": {"type": "mcp", "server_label": "docs", "server_description": "docs"},
+    "OpenAI, a search run by the client": {"type": "tool_search", "execution": "client", "parameters": SCHEMA},
+    "LangChain": {"type": "code_interpreter", "container": {"type": "auto"}},
+    "Anthropic, server": {"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
+    "Anthropic, client": {"type": "bash_20250124", "name": "bash"},
+    "Anthropic, MCP": {"type": "mcp_toolset", "mcp_server_name": "docs"},
+    "Gemini": {"google_search": {}},
+    "Gemini, REST": {"googleSearch": {}, "urlContext": {}},
+    "Gemini, SDK": GeminiTool(google_search={}),
+    "Amazon Bedrock": {"cachePoint": {"type": "default"}},
+    "OpenAI, dumped": {"type": "web_search", "name": None, "filters": None},
+    "OpenAI, with an empty name": {"type": "web_search", "name": ""},
+    "OpenAI, a named remote MCP server": {"type": "mcp", "name": "docs", "server_url": "http://x"},
+    "Anthropic, without a date": {"type": "tool_search_tool_bm25", "name": "tool_search"},
+    "AI SDK": {"type": "provider-defined", "id": "openai.web_search", "name": "web_search", "args": {}},
+    "with an id": {"id": "web-search"},
+    "Gemini, functions": {"function_declarations": [NAMED]},
+    "Gemini, functions and a search": {"functionDeclarations": [NAMED], "googleSearch": {}},
+    "Gemini, SDK, functions": GeminiTool(function_declarations=[NAMED]),
+    "Gemini, dumped": GeminiTool(google_search={}).model_dump(),
+    "an object without a name": NamedTool(type="web_search"),
+    "an object with a name": NamedTool(type="tool_search_tool_bm25", name="tool_search"),
+    "OpenAI Agents SDK": WebSearchTool(),
+    "OpenAI Agents SDK, MCP": HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url": "http://x"}),
+}
+
+
+@pytest.mark.parametrize("built_in", BUILT_IN.values(), ids=BUILT_IN.keys())
+def test_a_tool_that_the_provider_defines_passes_in_its_place(built_in):
+    tools = [SHAPES["MCP"], built_in, {"name": "b"}, built_in]
+    offer = ToolReader()(tools)
+    assert offer.catalog.names == ("read_file", "b")
+    assert [*offer.chosen({"b"})] == [built_in, {"name": "b"}, built_in]
+
+
+NOTHING = [
+    *[42, None, {}, {"name": ""}, {"name": 3}, [], type("NoName", (), {"__repr__": lambda _: "NoName()"})()],
+    *[{"type": "function"}, {"type": "function", "function": {"description": "x"}}, {"type": "custom"}, {"type": ""}],
+    *[{"type": 3}, SCHEMA, {"inputSchema": SCHEMA}, {"description": "x"}, {"type": "web_search", "name": 3}],
+    *[{"functionDeclarations": []}, {"function_declarations": {}}, {"type": "function", "name": None}, {"id": 3}],
+]
+
+
+@pytest.mark.parametrize("nothing", NOTHING, ids=repr)
+def test_what_is_no_tool_is_refused_with_what_would_be_one(nothing):
+    with pytest.raises(UnusableToolError, match="it has no name — fix: give a definition as MCP, OpenAI or Anthropic"):
+        ToolReader()([nothing])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    )
+)
+def test_whatever_a_definition_holds_it_is_read_by_its_name(anything):
+    for key in ("description", "inputSchema", "function", "parameters"):
+        found = read_tool({"name": "t", key: anything} | ({"function": 1} if key == "function" else {}))
+        assert found.name == "t"

@@ -10,7 +10,7 @@ from riglm.application.forwarding.services import RequestServices
 from riglm.application.session_sharing.session_sharing_service import build_sharing
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.domain import jsonrpc, request_params
-from riglm.domain.errors import StateUnavailableError
+from riglm.domain.errors import SessionEndedError, StateUnavailableError
 from riglm.domain.session import Session, Transport
 from riglm.domain.session_state import SessionStates
 from riglm.ports.downstream import ENDED, LISTENING, Caller, NewsListener
@@ -25,13 +25,18 @@ ANNA = Caller(transport=Transport.HTTP, principal="anna", address="10.0.0.1")
 BERT = Caller(transport=Transport.HTTP, principal="bert", address="10.0.0.1")
 HANDLED = Caller(transport=Transport.HTTP, principal="anna", handle="one")
 OK = jsonrpc.result(b"1", b"{}")
-TALK = b'{"threadId":"one"}'
 
 
 class Flaky(InMemorySessionState):
-    """Out of reach when it is told to be."""
+    """Out of reach when it is told to be, and may lose an answer: what was asked is done, and nobody hears of it."""
 
     is_away = False
+    loses_answers = False
+
+    def __init__(self):
+        super().__init__()
+        self.back = asyncio.Event()
+        self.back.set()
 
     async def take(self, keys, seconds):
         self._check()
@@ -47,13 +52,17 @@ class Flaky(InMemorySessionState):
 
     async def swap(self, key, before, value, seconds):
         self._check()
-        return await super().swap(key, before, value, seconds)
+        found = await super().swap(key, before, value, seconds)
+        if self.loses_answers:
+            raise StateUnavailableError("no answer in time")
+        return found
 
     async def number(self, key, beyond, seconds):
         self._check()
         return await super().number(key, beyond, seconds)
 
     async def returned(self, seconds):
+        await self.back.wait()
         return not self.is_away
 
     async def keep(self, key, value, seconds):
@@ -157,13 +166,6 @@ def calls(process, tool):
     return do
 
 
-async def test_sessions_of_others_stay_theirs(one, other):
-    anna = await one.asked_modern(ANNA, calls(one, "a"), TALK)
-    bert = await other.asked_modern(BERT, calls(other, "b"), TALK)
-    assert anna.id != bert.id
-    assert other.states.of(bert).calls == ["b"]
-
-
 async def test_a_connection_is_nobody_else_s(one, other, state):
     await one.opens()
     assert await other.takes_over(caller=BERT) is None
@@ -262,3 +264,94 @@ async def test_a_session_that_was_opened_while_the_state_was_away_gives_way_to_t
     state.is_away = False
     assert (await other.asked_modern(HANDLED)).id == first.id
     assert await one.asked_modern(HANDLED) is first
+
+
+# --- two processes that serve requests of one session at the same time: nothing of either is lost or given twice ---
+
+
+def remembered(process, session):
+    return process.states.of(session).calls
+
+
+async def known_with(tool, process):
+    """What was called in the session, once a process knows of a call of this tool."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            session = await process.asked_modern(HANDLED, method="tools/list")
+            if tool in remembered(process, session):
+                return set(remembered(process, session))
+            await asyncio.sleep(0)
+
+
+async def begun(*processes):
+    """A session that all of them know."""
+    return [await process.asked_modern(HANDLED, calls(process, "first")) for process in processes][-1]
+
+
+async def test_what_happened_while_the_state_was_away_is_joined_when_it_is_back(one, other, state):
+    await begun(one, other)
+    state.is_away = True
+    state.back.clear()
+    here = await one.asked_modern(HANDLED, calls(one, "here"))
+    there = await other.asked_modern(HANDLED, calls(other, "there"))
+    assert (remembered(one, here)[-1], remembered(other, there)[-1]) == ("here", "there")
+    state.is_away = False
+    state.back.set()
+    newcomer = Process(state)
+    await known_with("here", newcomer)
+    assert await known_with("there", newcomer) == {"first", "here", "there"}
+
+
+async def test_what_was_kept_without_an_answer_and_changed_by_others_since_is_not_there_twice(one, other, state):
+    session = await begun(one, other)
+    await one.asked_modern(HANDLED, method="tools/list")
+    state.loses_answers = True
+    await one.asked_modern(HANDLED, calls(one, "a"))
+    state.loses_answers = False
+    await other.asked_modern(HANDLED, calls(other, "b"))
+    session = await one.asked_modern(HANDLED, calls(one, "c"))
+    assert remembered(one, session) == ["first", "first", "a", "b", "c"]
+    assert one.states.of(session).made == 5
+    there = await other.asked_modern(HANDLED, method="tools/list")
+    assert remembered(other, there) == ["first", "first", "a", "b", "c"]
+
+
+async def test_what_clients_subscribe_to_at_two_processes_at_once_is_all_told_to_a_third(one, other, state):
+    here = await one.opens()
+    there = await other.takes_over()
+    for process, conversation, uri in ((one, here, b"a"), (other, there, b"b")):
+        message = asks(2, "resources/subscribe", b'{"uri":"%b"}' % uri)
+        process.before_response = await process.sharing.arrives(b"id", message, ANNA, conversation)
+        conversation.received(message, Sink())
+    await one.before_response(OK)
+    await other.before_response(OK)
+    third = Process(state)
+    assert await third.takes_over() is not None
+    assert [bytes(asked.message.params) for asked in third.server.link.of("resources/subscribe")] == [
+        b'{"uri":"a"}',
+        b'{"uri":"b"}',
+    ]
+    await one.asked(here, asks(3, "tools/list"))
+    assert len(one.server.link.of("resources/subscribe")) == 2, "the server of the other process is told as well"
+
+
+async def test_a_connection_that_ended_meanwhile_is_not_opened_again_by_what_was_under_way(one, other):
+    here = await one.opens()
+    await other.takes_over()
+    message = asks(2, "resources/subscribe", b'{"uri":"a"}')
+    part = await one.sharing.arrives(b"id", message, ANNA, here)
+    await other.sharing.ended(b"id")
+    await part(OK)
+    with pytest.raises(SessionEndedError):
+        await one.sharing.arrives(b"id", asks(3, "tools/list"), ANNA, here)
+
+
+async def test_an_older_state_than_the_one_that_is_known_counts_no_more(one, other, state):
+    session = await begun(one, other)
+    old = dict(state._values)
+    await other.asked_modern(HANDLED, calls(other, "new"))
+    state._values.update(old)
+    await other.asked_modern(HANDLED, method="tools/list")
+    assert remembered(other, session)[-1] == "new"
+    here = await one.asked_modern(HANDLED, method="tools/list")
+    assert remembered(one, here)[-1] == "new", "it was kept again"

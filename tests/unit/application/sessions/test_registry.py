@@ -213,15 +213,15 @@ def test_too_many_sessions_push_out_the_one_that_was_silent_for_longest():
     assert len(w.sessions) == 3
 
 
-def test_ten_thousand_abandoned_sessions_leave_nothing_behind():
+def test_a_thousand_abandoned_sessions_leave_nothing_behind():
     w = world(most_kept=100)
-    for number in range(10_000):
+    for number in range(1000):
         w.sessions.of_request(ANNA, CODE, "", b'{"threadId":"%d"}' % number)
         assert len(w.sessions) <= 100
     w.clock.now += GAP + 1
     w.sessions.sweep()
     assert len(w.sessions) == 0
-    assert len(w.records.closed) == len(w.records.opened) == 10_000
+    assert len(w.records.closed) == len(w.records.opened) == 1000
 
 
 def test_when_riglm_stops_every_session_ends_once():

@@ -58,13 +58,6 @@ def an_old_session(store, calls=2):
     return session
 
 
-def test_pairs_are_there_after_a_round(store):
-    session = a_session()
-    store.record_many([an_invocation(session, "a"), an_invocation(session, "b")])
-    assert Maintenance(lambda: store, lambda: 2, clock=Clock()).run_once()
-    assert [pair.last_updated for pair in store.get_cooccurrences(["a"])] == [NOW]
-
-
 def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog):
     class Stuck(Counting):
         def prune_learned_pairs(self, most):
@@ -74,17 +67,6 @@ def test_pairs_of_tools_are_refreshed_when_learned_pairs_cannot_be_pruned(caplog
     Maintenance(lambda: store, lambda: 1, clock=Clock()).run_once()
     assert store.refreshes == [NOW]
     assert "learned pairs could not be pruned" in caplog.text
-
-
-def test_what_somebody_forgotten_used_together_goes_when_that_is_finished(store):
-    session = an_old_session(store)
-    store.record_many([an_invocation(session, "write")])
-    clock = Clock()
-    Maintenance(lambda: store, lambda: 3, clock=clock).run_once()
-    assert store.get_cooccurrences(["read"])
-    next(store.erase(ErasureRequest(whose=ErasureScope.PRINCIPAL, key="", at=2000.0)))
-    Maintenance(lambda: store, lambda: 3, clock=clock).run_once()
-    assert not store.get_cooccurrences(["read"])
 
 
 def test_what_is_too_old_is_removed_and_told(store, caplog):
@@ -164,15 +146,6 @@ def test_an_erasure_long_before_the_start_is_not_reported(store):
     assert erasures == []
 
 
-def test_an_unavailable_store_reports_no_erasure():
-    def away():
-        raise AnalyticsUnavailableError("away")
-
-    erasures = []
-    watching(away, erasures).watch()
-    assert erasures == []
-
-
 def test_a_failed_round_is_logged_and_tried_again(store, caplog):
     failures = [AnalyticsUnavailableError("away")]
 
@@ -242,7 +215,7 @@ def stored_sessions(store):
     return {each.session.id for each in store.list_sessions()}
 
 
-@pytest.mark.parametrize("days", [3.0, 8.0, 400.0, 40_000.0])
+@pytest.mark.parametrize("days", [3.0, 400.0])
 def test_a_clock_ahead_deletes_nothing_at_any_number_of_starts(store, caplog, days):
     kept = record_call_at(store, REAL - 3 * DAY), record_call_at(store, REAL - 60.0)
     for start in range(3):
@@ -275,11 +248,11 @@ def test_a_clock_ahead_is_believed_after_a_day_of_this_process(store):
     record_call_at(store, REAL)
     clock, monotonic = Clock(REAL + 400 * DAY), Clock(0.0)
     maintenance = kept_by(store, clock, monotonic)
-    for hour in range(25):
+    for hour in range(0, 30, 6):
         assert len(stored_sessions(store)) == 1, hour
-        clock.now += 3_600.0
+        clock.now += 6 * 3_600.0
         maintenance.run_once()
-        monotonic.now += 3_600.0
+        monotonic.now += 6 * 3_600.0
     assert stored_sessions(store) == set()
 
 
@@ -295,7 +268,7 @@ def test_after_a_long_pause_records_of_another_day_show_that_the_clock_advances(
     assert stored_sessions(store) == {new}
 
 
-@pytest.mark.parametrize("days", [3.0, 7.0, 30.0])
+@pytest.mark.parametrize("days", [3.0, 30.0])
 def test_what_is_too_old_goes_when_riglm_runs_shortly_at_long_intervals(store, days):
     runs = [REAL + number * days * DAY for number in range(6)]
     for run in runs:

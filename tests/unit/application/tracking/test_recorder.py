@@ -10,7 +10,7 @@ from riglm.application.tracking.recorder import Backoff, Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
+from tests.unit.application.tracking.shop import SOON, Eager, Shop, obeys_the_law
 from tests.waiting import wait_until
 
 
@@ -75,27 +75,6 @@ def test_what_is_put_after_closing_is_counted_as_dropped(shop):
     assert obeys_the_law(recorder)
 
 
-def test_closing_a_recorder_that_never_started_drops_what_was_put(shop):
-    recorder = Eager(lambda: shop)
-    recorder.put(a_session())
-    counts = recorder.close()
-    assert (counts.accepted, counts.queued, counts.dropped) == (1, 0, 1)
-
-
-def test_closing_gives_up_on_a_store_that_stays_away(shop, caplog):
-    shop.away = True
-    recorder = Eager(lambda: shop, limits=QueueLimits(batch_records=2))
-    recorder.start()
-    for _ in range(5):
-        recorder.put(a_session())
-    with caplog.at_level(logging.WARNING):
-        recorder.close(timeout=0.05)
-    wait_until(lambda: recorder.counts().reasons["closed"] == 5)  # those in hand a moment later, on a busy machine
-    counts = recorder.counts()
-    assert (counts.accepted, counts.stored, counts.queued) == (5, 0, 0)
-    assert "5 records could not be stored before the end" in caplog.text
-
-
 def test_closing_does_not_wait_for_a_store_that_is_away(shop, caplog):
     shop.away = True
     recorder = Eager(lambda: shop, backoff=Backoff(first=3600.0, longest=3600.0), close_timeout=3600.0)
@@ -104,21 +83,6 @@ def test_closing_does_not_wait_for_a_store_that_is_away(shop, caplog):
     wait_until(lambda: shop.closed == 1)
     assert recorder.close().stored == 0
     assert "1 records could not be stored before the end and are lost" in caplog.text
-
-
-def test_closing_waits_for_a_store_that_is_being_opened():
-    opening, shop = threading.Event(), Shop()
-
-    def open_store():
-        opening.set()
-        threading.Event().wait(1.2)  # longer than a store that stands still is waited for
-        return shop
-
-    recorder = Eager(open_store)
-    recorder.start()
-    recorder.put(a_session())
-    assert opening.wait(SOON)
-    assert recorder.close().stored == 1
 
 
 def test_a_store_that_hangs_does_not_hold_up_the_end(shop):
@@ -249,40 +213,6 @@ def test_a_store_that_goes_away_while_a_batch_is_narrowed_down_loses_and_doubles
         counts = recorder.counts()
     assert (counts.stored, counts.reasons["refused"]) == (7, 1)
     assert [record.id for batch in shop.batches for record in batch] == [each.id for each in calls if each.id != bad]
-
-
-def test_accepted_is_stored_and_queued_and_dropped_at_every_instant(shop):
-    """Several threads put, the store comes and goes, some records are refused, and a reader looks all the time."""
-    shop.on_try = lambda: setattr(shop, "away", shop.tries % 3 == 0)
-    bad = a_session()
-    shop.refuses = lambda record: record is bad
-    done = threading.Event()
-    broken = []
-    recorder = Eager(lambda: shop, limits=QueueLimits(records=200, batch_records=20, batch_seconds=0.001))
-
-    def watch():
-        while not done.is_set():
-            if not obeys_the_law(recorder):
-                broken.append(recorder.counts())
-
-    def put():
-        for number in range(500):
-            recorder.put(bad if number % 50 == 0 else a_session())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    with recorder:
-        putters = [threading.Thread(target=put) for _ in range(4)]
-        for each in putters:
-            each.start()
-        for each in putters:
-            each.join(SOON)
-    done.set()
-    watcher.join(SOON)
-    counts = recorder.counts()
-    assert broken == []
-    assert (counts.accepted, counts.queued) == (2000, 0)
-    assert counts.stored == sum(len(batch) for batch in shop.batches)
 
 
 @pytest.mark.parametrize("allowed", [0, 1])

@@ -16,7 +16,7 @@ from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
 from tests.stores.memory import InMemoryAnalytics
-from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
+from tests.unit.application.tracking.shop import SOON, Eager, Shop, obeys_the_law
 from tests.waiting import wait_until
 
 LIMITS = QueueLimits(records=1000, batch_records=7, batch_seconds=0.001, high_water=0.02)
@@ -175,4 +175,4 @@ def told(store):
 
 
 TestRecording = Recording.TestCase
-TestRecording.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestRecording.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)

@@ -14,7 +14,7 @@ from riglm.application.tracking.recorder import Backoff
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_session, an_invocation
-from tests.unit.application.shop import SOON, Eager, Shop, obeys_the_law
+from tests.unit.application.tracking.shop import SOON, Eager, Shop, obeys_the_law
 from tests.waiting import wait_until
 
 IMPATIENT = 0.05
@@ -47,6 +47,15 @@ def root(tmp_path):
     return tmp_path / "spool"
 
 
+def calls_of(session, count):
+    return [an_invocation(session, "read") for _ in range(count)]
+
+
+def put(recorder, records):
+    for each in records:
+        recorder.put(each)
+
+
 def spooling(shop, root, **options):
     shelf = options.pop("shelf", None) or Shelf(root)
     return Eager(lambda: shop, open_spool=lambda: shelf, **{"timeout_seconds": IMPATIENT, **options})
@@ -55,10 +64,9 @@ def spooling(shop, root, **options):
 def test_what_comes_while_the_store_is_away_is_on_disk_and_stored_when_it_is_back(shop, root, caplog):
     shop.away = True
     session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(1200)]
+    calls = calls_of(session, 1200)
     with caplog.at_level(logging.INFO), spooling(shop, root) as recorder:
-        for call in calls:
-            recorder.put(call)
+        put(recorder, calls)
         assert recorder.flush(SOON)
         counts = recorder.counts()
         assert (counts.queued, counts.spooled, counts.dropped) == (0, 1200, 0)
@@ -75,14 +83,12 @@ def test_what_comes_while_the_store_is_away_is_on_disk_and_stored_when_it_is_bac
 
 def test_what_comes_while_the_store_hangs_is_on_disk_and_so_is_what_hangs_with_it(shop, root):
     session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(60)]
+    calls = calls_of(session, 60)
     with spooling(shop, root) as recorder:
         shop.gate.clear()
-        for call in calls[:20]:
-            recorder.put(call)
+        put(recorder, calls[:20])
         assert shop.tried.wait(SOON)
-        for call in calls[20:]:
-            recorder.put(call)
+        put(recorder, calls[20:])
         assert recorder.flush(SOON)
         counts = recorder.counts()
         assert (counts.stored, counts.queued, counts.spooled) == (0, 0, 60)
@@ -100,35 +106,20 @@ def test_a_queue_that_fills_up_is_relieved_before_it_is_full(shop, root):
         recorder.put(a_session())
         assert shop.tried.wait(SOON)
         for _ in range(10):
-            for _ in range(90):
-                recorder.put(a_session())
+            put(recorder, [a_session() for _ in range(90)])
             wait_until(lambda: recorder.counts().queued == 0)
         assert (recorder.counts().spooled, recorder.counts().dropped) == (901, 0)
         shop.gate.set()
         wait_until(lambda: recorder.counts().stored == 901)
 
 
-def test_a_queue_that_fills_up_with_large_records_is_relieved_too(shop, root):
-    shop.gate.clear()
-    limits = QueueLimits(size_bytes=1000)
-    with spooling(shop, root, limits=limits, timeout_seconds=3600.0) as recorder:
-        recorder.put(an_invocation(a_session(), "read"), 700)
-        assert shop.tried.wait(SOON)
-        recorder.put(an_invocation(a_session(), "read"), 800)
-        wait_until(lambda: recorder.counts().spooled == 2)
-        shop.gate.set()
-        wait_until(lambda: recorder.counts().stored == 2)
-        assert recorder._queue._bytes == 0
-
-
 def test_while_the_spool_fails_too_records_wait_in_memory_and_what_does_not_fit_is_counted(shop, root, caplog):
     shelf = Shelf(root)
     shelf.fails = shop.away = True
     session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(15)]
+    calls = calls_of(session, 15)
     with spooling(shop, root, shelf=shelf, limits=QueueLimits(records=10)) as recorder:
-        for call in calls:
-            recorder.put(call)
+        put(recorder, calls)
         counts = recorder.counts()
         assert (counts.queued, counts.spooled, counts.reasons["full"]) == (10, 0, 5)
         wait_until(lambda: "the shelf is broken" in caplog.text)
@@ -141,8 +132,7 @@ def test_while_the_spool_fails_too_records_wait_in_memory_and_what_does_not_fit_
 def test_a_full_spool_loses_nothing_that_the_queue_can_hold(shop, root):
     shop.away = True
     with spooling(shop, root, shelf=Shelf(root, max_bytes=2000)) as recorder:
-        for _ in range(100):
-            recorder.put(a_session())
+        put(recorder, [a_session() for _ in range(100)])
         wait_until(lambda: shop.tries > 2)
         shop.away = False
         wait_until(lambda: recorder.counts().stored == 100)
@@ -151,11 +141,10 @@ def test_a_full_spool_loses_nothing_that_the_queue_can_hold(shop, root):
 def test_what_is_left_at_the_end_is_on_disk_and_stored_by_the_next_start(shop, root, caplog):
     shop.away = True
     session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(700)]
+    calls = calls_of(session, 700)
     recorder = spooling(shop, root, backoff=LONG)
     recorder.start()
-    for call in calls:
-        recorder.put(call)
+    put(recorder, calls)
     with caplog.at_level(logging.INFO):
         counts = recorder.close()
     assert (counts.accepted, counts.spooled, counts.queued, counts.dropped) == (700, 700, 0, 0)
@@ -188,12 +177,11 @@ def test_a_short_run_stores_at_its_end_what_ended_processes_left(shop, root, mon
 
 def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_it(shop, root):
     session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(20)]
+    calls = calls_of(session, 20)
     shop.gate.clear()
     recorder = spooling(shop, root, timeout_seconds=3600.0)
     recorder.start()
-    for call in calls:
-        recorder.put(call)
+    put(recorder, calls)
     assert shop.tried.wait(SOON)
     counts = recorder.close(timeout=0.05)
     assert (counts.stored, counts.queued, counts.spooled) == (0, 0, 20)
@@ -210,41 +198,30 @@ def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root):
     shop.on_try = lambda: pause.wait(0.1)
     recorder = spooling(shop, root, limits=QueueLimits(batch_records=20))
     recorder.start()
-    for _ in range(100):
-        recorder.put(a_session())
+    put(recorder, [a_session() for _ in range(100)])
     wait_until(lambda: recorder.counts().spooled > 0)
     counts = recorder.close(timeout=SOON)
     assert (counts.stored, counts.spooled) == (100, 0)
     assert list(root.iterdir()) == []
 
 
-def test_what_the_store_takes_of_a_spool_at_the_end_does_not_stay_there(shop, root):
+@pytest.mark.parametrize("hangs", [False, True])
+def test_the_end_takes_what_was_spooled_unless_the_store_hangs_and_then_it_stays(shop, root, hangs):
     with SqliteSpool(root) as left:
         left.append([a_session() for _ in range(10)])
     recorder = spooling(shop, root, timeout_seconds=3600.0)
     shop.gate.clear()
     recorder.start()
     assert shop.tried.wait(SOON)
-    shop.on_try = lambda: wait_until(lambda: recorder._queue.is_closed)
-    shop.gate.set()
-    counts = recorder.close(timeout=SOON)
-    assert (counts.stored, counts.spooled) == (10, 0)
-    assert list(root.iterdir()) == []
-
-
-def test_the_end_is_not_held_up_by_a_store_that_hangs_with_what_was_spooled(shop, root):
-    with SqliteSpool(root) as left:
-        left.append([a_session() for _ in range(10)])
-    recorder = spooling(shop, root, timeout_seconds=3600.0)
-    shop.gate.clear()
-    recorder.start()
-    assert shop.tried.wait(SOON)
-    counts = recorder.close(timeout=0.05)
-    shop.gate.set()  # the store took them after all
+    if not hangs:
+        shop.on_try = lambda: wait_until(lambda: recorder._queue.is_closed)
+        shop.gate.set()
+    counts = recorder.close(timeout=0.05 if hangs else SOON)
+    shop.gate.set()  # a store that hung took them after all
     wait_until(lambda: recorder._writer.batch is None)
     for told in (counts, recorder.counts()):
-        assert (told.stored, told.spooled) == (0, 10)
-    assert len(list(root.glob("*.db"))) == 1
+        assert (told.stored, told.spooled) == ((0, 10) if hangs else (10, 0))
+    assert len(list(root.glob("*.db"))) == hangs
 
 
 def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, caplog):
@@ -252,8 +229,7 @@ def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, capl
     shelf.fails = shop.away = True
     recorder = spooling(shop, root, shelf=shelf, limits=QueueLimits(batch_records=2))
     recorder.start()
-    for _ in range(5):
-        recorder.put(a_session())
+    put(recorder, [a_session() for _ in range(5)])
     counts = recorder.close(timeout=0.05)
     assert (counts.queued, counts.spooled, counts.reasons["closed"]) == (0, 0, 5)
     assert "5 records could not be stored before the end and are lost" in caplog.text
@@ -272,22 +248,6 @@ def test_damaged_records_are_counted_and_the_rest_is_stored(shop, root, caplog):
     assert "1 records in the spool are damaged, and lost" in caplog.text
 
 
-def test_own_records_that_are_damaged_are_counted_and_removed(shop, root):
-    shop.away = True
-    with spooling(shop, root, backoff=LONG) as recorder:
-        for _ in range(10):
-            recorder.put(a_session())
-        assert recorder.flush(SOON)
-        for path in root.glob("*.db"):
-            change(path, "UPDATE record SET body = 'none'")
-        shop.away = False
-        recorder._retry_at = 0.0  # the pause is over
-        recorder.put(a_session())
-        wait_until(lambda: recorder.counts().reasons["damaged"] == 10)
-        wait_until(lambda: recorder.counts().stored == 1)
-        assert obeys_the_law(recorder)
-
-
 def test_a_record_that_the_store_refuses_is_dropped_from_the_spool_too(shop, root):
     bad = an_invocation(a_session(), "bad")
     shop.refuses = lambda record: getattr(record, "id", None) == bad.id
@@ -301,23 +261,6 @@ def test_a_record_that_the_store_refuses_is_dropped_from_the_spool_too(shop, roo
         wait_until(lambda: recorder.counts().reasons["refused"] == 1)
         wait_until(lambda: recorder.counts().spooled == 0)
         assert obeys_the_law(recorder)
-
-
-def test_a_store_that_is_slow_gets_everything_by_way_of_the_spool(shop, root):
-    pause = threading.Event()
-    shop.on_try = lambda: pause.wait(0.1) if shop.tries < 5 else None
-    session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(300)]
-    limits = QueueLimits(batch_records=20, batch_seconds=0.001)
-    with spooling(shop, root, limits=limits) as recorder:
-        for call in calls:
-            recorder.put(call)
-        assert recorder.flush(SOON)
-        wait_until(lambda: recorder.counts().stored == 300)
-        wait_until(lambda: recorder.counts().spooled == 0)
-        recorder.put(an_invocation(session, "read"))
-        wait_until(lambda: recorder.counts().stored == 301)
-    assert {call.id for call in calls} < {call.id for call in shop.list_invocations(session.id)}
 
 
 def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
@@ -349,20 +292,6 @@ class Odd(SqliteSpool):
         return super().read(limit)
 
 
-def test_a_disk_that_does_not_sync_costs_no_record(shop, root, caplog):
-    shelf = Odd(root)
-    shelf.syncs = False
-    shop.away = True
-    with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-        wait_until(lambda: "the disk does not sync" in caplog.text)
-        shelf.syncs = True
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-        assert recorder.counts().spooled == 2
-
-
 def test_a_file_that_cannot_be_read_is_left_to_the_next_start_and_the_rest_is_stored(shop, root, caplog):
     with SqliteSpool(root) as left:
         left.append([a_session()])
@@ -375,21 +304,6 @@ def test_a_file_that_cannot_be_read_is_left_to_the_next_start_and_the_rest_is_st
         wait_until(lambda: recorder.counts().stored == 1)
         assert obeys_the_law(recorder)
     assert len(list(root.glob("*.db"))) == 1
-
-
-def test_a_record_without_a_shape_is_refused_by_the_spool_and_counted(shop, root):
-    class Note:
-        def record(self):
-            return "no record"
-
-    shop.away = True
-    with spooling(shop, root, backoff=LONG) as recorder:
-        recorder.put(Note())
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-        counts = recorder.counts()
-        assert (counts.spooled, counts.reasons["refused"]) == (1, 1)
-        assert obeys_the_law(recorder)
 
 
 class Wreck(SqliteSpool):
@@ -431,16 +345,14 @@ def test_a_spool_that_fails_as_nobody_foresaw_ends_nothing(shop, root, place, ca
     shop.away = True
     shelf = Wreck(root, place)
     session = a_session()
-    calls = [an_invocation(session, "read") for _ in range(40)]
+    calls = calls_of(session, 40)
     with spooling(shop, root, shelf=shelf) as recorder:
-        for call in calls[:20]:
-            recorder.put(call)
+        put(recorder, calls[:20])
         assert recorder.flush(SOON) if place == "remove" else shelf.failed.wait(SOON)
         shop.away = False
         assert shelf.failed.wait(SOON)
         shelf.broken.clear()
-        for call in calls[20:]:
-            recorder.put(call)
+        put(recorder, calls[20:])
         wait_until(lambda: recorder.counts().stored >= 40)
         assert obeys_the_law(recorder)
     assert (recorder.counts().stored, recorder.counts().spooled) == (40, 0)

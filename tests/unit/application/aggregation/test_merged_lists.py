@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from riglm.application.aggregation.merged_lists import MergedListCache, OwnershipTable
+from riglm.application.aggregation.merged_lists import MergedListCache, OwnershipTable, merged
 from riglm.domain import jsonrpc
 from riglm.domain.naming import MAX, prefixed
 
@@ -102,14 +102,6 @@ def test_a_name_has_the_owner_that_its_list_or_its_prefix_says(naming, name, own
     assert known.owner(TOOLS, name) == owner
 
 
-def test_a_long_name_is_found_by_its_short_form():
-    known = directory()
-    known.learn(TOOLS, "a", named("t" * 70))
-    (short,) = known.joined(TOOLS).catalog.names
-    assert len(short) == MAX
-    assert known.owner(TOOLS, short) == ("a", "t" * 70)
-
-
 @pytest.mark.parametrize("method", [TOOLS, "prompts/list"])
 def test_what_a_short_form_stands_for_is_not_guessed(method):
     known, short = directory(), prefixed("a", "t" * 70)
@@ -121,15 +113,6 @@ def test_what_a_short_form_stands_for_is_not_guessed(method):
     assert known.owner(method, short) == ("a", "t" * 70)
 
 
-def test_a_name_that_became_ambiguous_is_claimed_by_all_who_have_it():
-    known = directory("on_collision")
-    known.learn(TOOLS, "a", named("t"))
-    known.learn(TOOLS, "b", named("t", "u"))
-    assert known.owner(TOOLS, "t") is None
-    assert known.claimed(TOOLS, "t") == {"a__t": ("a", "t"), "b__t": ("b", "t")}
-    assert known.owner(TOOLS, "u") == ("b", "u")
-
-
 def test_a_uri_belongs_to_who_listed_it_then_to_the_template_that_says_most():
     known = directory(servers=("a", "b", "c"))
     known.learn(RESOURCES, "b", named("note://b/1", key="uri"))
@@ -138,10 +121,6 @@ def test_a_uri_belongs_to_who_listed_it_then_to_the_template_that_says_most():
     known.learn(TEMPLATES, "c", named("note://c/{x}", "note://{y}", key="uriTemplate"))
     owners = {uri: known.owner_of_uri(uri) for uri in ("note://b/1", "note://c/1", "note://d/1", "x")}
     assert owners == {"note://b/1": "b", "note://c/1": "c", "note://d/1": "b", "x": "a"}
-
-
-def test_a_uri_that_nobody_offers_has_no_owner():
-    assert directory().owner_of_uri("x") is None
 
 
 def test_a_name_claimed_twice_is_the_first_server_s_and_said_once(caplog):
@@ -183,3 +162,22 @@ def test_the_names_of_a_tool_are_told_before_its_list_is_known():
     assert (whole, len(cut)) == (f"a__{long}", MAX)
     assert directory("on_collision").name_patterns("a__t") == ("a__t", "t")
     assert directory("none").name_patterns("a__t") == ("a__t",)
+
+
+# --- what several servers say of themselves, said as one ---
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ({"tools": {"listChanged": True}}, {"tools": {"listChanged": False}}, {"tools": {"listChanged": True}}),
+        ({"tools": {"listChanged": False}}, {"tools": {"listChanged": True}}, {"tools": {"listChanged": True}}),
+        ({"resources": {"subscribe": True}}, {"prompts": {}}, {"resources": {"subscribe": True}, "prompts": {}}),
+        ({"a": [1, 2]}, {"a": [2, 3]}, {"a": [1, 2, 3]}),
+        ({"a": 1}, {"a": 2}, {"a": 2}),
+        ({"a": 1}, {"a": None}, {"a": 1}),
+        ({"a": {"b": 1}}, {"a": [1]}, {"a": [1]}),
+    ],
+)
+def test_objects_arrays_and_truths_are_joined(one, other, both):
+    assert merged(one, other) == both
