@@ -119,13 +119,6 @@ def test_the_file_itself_is_taken_strictly(loaded: Any):
             loaded({}, f"knowledge: {yaml}")
 
 
-def test_a_least_floor_above_the_floor_has_no_effect_and_a_warning_says_so(loaded: Any):
-    found = loaded({**GATE, f"{PREFIX}MIN_FLOOR": "0.5"})
-    assert found.settings.knowledge.min_floor == 0.5
-    assert "above knowledge.floor (0.25)" in "".join(found.warnings)
-    assert loaded({**GATE, f"{PREFIX}MIN_FLOOR": "0.5"}, "knowledge: {floor: 0.6}").warnings == ()
-
-
 @pytest.mark.parametrize(
     ("yaml", "floors"),
     [

@@ -309,37 +309,18 @@ UNUSABLE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("key", ["mcpServers", "servers"])
 @pytest.mark.parametrize("kind", UNUSABLE)
-def test_an_unusable_server_of_a_clients_file_is_left_out_with_one_line(place: Place, kind: str, key: str) -> None:
-    file = place.client_file({key: {"good": {"command": "x"}, kind: UNUSABLE[kind]}})
+def test_an_unusable_server_of_a_clients_file_is_left_out_with_one_line(place: Place, kind: str) -> None:
+    file = place.client_file({"servers": {"good": {"command": "x"}, kind: UNUSABLE[kind]}})
     found = place.load(Options(mcp_json=file))
     assert [spec.name for spec in found.settings.upstream_specs()] == ["good"]
     (warning,) = found.warnings
     where, fix = warning.split(" — fix: ")
-    assert where.startswith(f"{file}: {key}.{kind}")
+    assert where.startswith(f"{file}: servers.{kind}")
     assert where.endswith("; the server is left out")
     assert fix
     place.yaml("mcpServers: {bad: {type: pigeon, url: 'http://h'}}")
     assert place.refusal(), "riglm.yaml is validated as a whole"
-
-
-@pytest.mark.parametrize(
-    ("name", "behind"),
-    [
-        ("my server", "my-server"),
-        ("a/b", "a-b"),
-        ("n" * 60, "n" * 48),
-        ("call_tool", "call_tool-server"),
-        ("", "server"),
-    ],
-)
-def test_a_server_of_a_clients_file_gets_the_name_that_init_gives_it(place: Place, name: str, behind: str) -> None:
-    file = place.client_file({"mcpServers": {"good": {"command": "x"}, name: {"command": "y"}}})
-    found = place.load(Options(mcp_json=file))
-    assert [spec.name for spec in found.settings.upstream_specs()] == ["good", behind]
-    (warning,) = found.warnings
-    assert f"where the server is called {behind} — fix: " in warning
 
 
 def test_servers_of_a_clients_file_whose_tools_could_get_one_name_are_renamed(place: Place) -> None:

@@ -43,13 +43,6 @@ async def test_a_page_of_an_allowed_origin_can_ask_and_read(start: Started):
     assert (refused.status, refused.headers["access-control-allow-origin"]) == (401, PAGE)
 
 
-async def test_a_preflight_passes_on_the_older_transport_too(start: Started):
-    front = await start(allowed_origins=[PAGE], transport="both")
-    peer = await front.peer()
-    override_request = {"origin": PAGE, "access-control-request-method": "POST"}
-    assert (await (await peer.send("OPTIONS", path="/messages", headers=override_request)).whole()).status == 204
-
-
 @pytest.mark.parametrize("page", ["http://localhost:6274", "https://127.0.0.1", "http://[::1]:5", PAGE])
 async def test_a_page_that_may_send_requests_can_read_every_answer(start: Started, page: str):
     front = await start(allowed_origins=[PAGE], transport="both", token="a-token-of-some-length-0123")

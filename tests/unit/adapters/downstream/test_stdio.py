@@ -107,24 +107,6 @@ async def connect() -> AsyncIterator[Connect]:
         yield begin
 
 
-async def test_a_message_that_fails_inside_riglm_gets_an_error_and_the_next_one_works(
-    connect: Connect, monkeypatch, caplog
-):
-    client = await connect()
-    decode = jsonrpc.decode
-
-    def fail_once(line: bytes) -> None:
-        monkeypatch.setattr(jsonrpc, "decode", decode)
-        raise UnicodeEncodeError("utf-8", "x", 0, 1, "surrogates not allowed")
-
-    monkeypatch.setattr(jsonrpc, "decode", fail_once)
-    await client.write(request("echo", key="failing"), request("echo", key="next"))
-    failed = await client.read()
-    assert (failed["id"], failed["error"]["code"]) == ("failing", -32603)
-    assert (await client.read())["id"] == "next"
-    assert "a message failed inside riglm" in caplog.text
-
-
 async def test_a_line_over_the_limit_is_refused_under_its_id_and_the_next_one_works(connect: Connect):
     client = await connect(limit=70_000)
     await client.write(request("echo", {"x": "y" * 80_000}, key="large"), request("echo"))
@@ -132,12 +114,6 @@ async def test_a_line_over_the_limit_is_refused_under_its_id_and_the_next_one_wo
     assert refusal["id"] == "large"
     assert "over the limit of 70000" in refusal["error"]["message"]
     assert "result" in await client.read()
-
-
-async def test_an_answer_over_the_limit_is_refused_under_no_id(connect: Connect):
-    client = await connect(limit=70_000)
-    await client.write(b'{"jsonrpc":"2.0","id":1,"result":{"x":"%b"}}' % (b"y" * 80_000))
-    assert (await client.read())["id"] is None
 
 
 async def test_a_request_that_nests_too_deeply_is_refused_under_its_id(connect: Connect):

@@ -34,34 +34,6 @@ class Wire:
         return b"".join(event.get("body", b"") for event in self.sent)
 
 
-async def test_a_message_of_any_size_passes_while_nothing_waits():
-    cuts: list[int] = []
-    stream, wire = Events(10, lambda: cuts.append(1)), Wire()
-    running = asyncio.create_task(stream.run(wire.send))
-    for _ in range(3):
-        stream.put(b"x" * 1000)
-        while len(wire.body) % 3000 == 0 and wire.body == b"":
-            await asyncio.sleep(0)
-        while stream._parts:
-            await asyncio.sleep(0)
-    stream.ended()
-    await running
-    assert (len(wire.body), cuts) == (3000, [])
-
-
-async def test_a_client_that_lets_too_much_wait_is_cut_off_and_nothing_is_kept():
-    cuts: list[int] = []
-    stream, wire = Events(100, lambda: cuts.append(1)), Wire()
-    wire.free.clear()
-    running = asyncio.create_task(stream.run(wire.send))
-    for _ in range(50):
-        stream.put(b"x" * 60)
-    assert (cuts, stream._parts, stream.is_open) == ([1], [], False)
-    wire.free.set()
-    await running
-    assert wire.body == b""
-
-
 async def test_a_quiet_stream_gets_a_comment_and_a_busy_one_does_not():
     stream, wire = Events(100), Wire()
     stream.ping(stream._last + answer.QUIET_SECONDS - 1)

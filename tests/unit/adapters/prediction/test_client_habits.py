@@ -57,7 +57,7 @@ def orders(draw):
 
 
 @given(orders(), st.sampled_from(["", "ann"]), st.integers(1, 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_each_client_gets_its_own_tools_first_in_whatever_order_sessions_are_learned(order, principal, length):
     predictor = learned(order, principal=principal, length=length)
     end = 1e9 + 900.0 * len(order)

@@ -19,7 +19,7 @@ def told(record):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_record_comes_back_as_it_was_whatever_it_holds(kind, data):
     record = data.draw(KINDS[kind])

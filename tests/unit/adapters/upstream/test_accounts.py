@@ -144,23 +144,6 @@ async def test_an_unreadable_file_fails_only_what_the_server_refuses(accounts):
     assert sink.heard == ["failed"]
 
 
-@pytest.mark.parametrize("challenge", [b"Bearer", b'Bearer error="insufficient_scope", scope="write"'])
-async def test_a_refusal_without_another_token_is_passed_on_with_its_text(accounts, challenge):
-    accounts.save(account(expires_in=None) if challenge != b"Bearer" else replace(account(), refresh_token=""))
-    network, send = sending(accounts)
-    sink = Answer()
-    send(b"one", sink)
-    await settled(1, network)
-    exchange = network.sent[0][2]
-    exchange.sink.head(401 if challenge == b"Bearer" else 403, HttpHeaders([(b"www-authenticate", challenge)]))
-    exchange.sink.data(b"write ")
-    exchange.sink.data(b"is required")
-    exchange.end()
-    async with asyncio.timeout(WAIT_SECONDS):
-        await sink.over.wait()
-    assert (sink.body, sink.headers.get(b"www-authenticate")) == (b"write is required", challenge)
-
-
 @pytest.mark.parametrize("kind", ["http", "sse"])
 @pytest.mark.parametrize(
     ("status", "challenge", "words"),

@@ -92,15 +92,6 @@ async def test_progress_may_give_its_token_in_another_type(link, wires):
     assert [json.loads(each.line)["params"]["progressToken"] for each in answer.heard] == [5]
 
 
-async def test_an_id_that_is_in_use_is_refused_without_harm_to_its_owner(link, wires):
-    one, other = ask(link, 1, "tools/call"), ask(link, 1, "tools/call")
-    assert (await other.error())["code"] == -32600
-    wire = await wires.number(1)
-    wire.answer({"id": 1}, "mine")
-    assert await one.result() == "mine"
-    assert len(wire.raw) == 1
-
-
 @pytest.mark.parametrize("method", ["notifications/message", "sampling/createMessage"])
 async def test_logs_and_questions_belong_to_the_only_request_in_flight(link, wires, ears, method):
     def say() -> None:
@@ -116,13 +107,6 @@ async def test_logs_and_questions_belong_to_the_only_request_in_flight(link, wir
     wire.answer({"id": 2})
     say()
     assert (ears.methods, len(one.heard), two.heard) == ([method, method], 1, [])
-
-
-async def test_a_request_given_up_without_a_notice_is_cancelled_in_riglms_words(link, wires):
-    answer = ask(link, 1, "tools/call")
-    wire = await wires.number(1)
-    link.cancel(answer, None)
-    assert wire.sent("notifications/cancelled")["params"]["requestId"] == 1
 
 
 async def test_after_a_crash_handshake_log_level_and_subscriptions_are_repeated(link, wires):

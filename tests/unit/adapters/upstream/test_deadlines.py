@@ -16,19 +16,6 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
 
 
-async def test_a_client_that_raises_does_not_keep_the_requests_of_others_waiting():
-    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-    clock = Deadlines("server", HASTY)
-    first, second = Answer(request(1, "tools/call")), Answer(request(1, "tools/call"))
-
-    def fault(_: RequestDeadline) -> None:
-        raise RuntimeError("a fault of one client's")
-
-    clock.add(first, fault)
-    clock.add(second, ignore)
-    assert "did not answer tools/call" in await second.words()
-
-
 def ignore(*_: object) -> None:
     """Nobody needs to know."""
 

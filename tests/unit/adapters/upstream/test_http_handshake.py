@@ -67,26 +67,6 @@ async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
         assert "tools/call" not in server.methods
 
 
-async def test_the_rest_of_an_answer_to_a_cancelled_request_is_dropped():
-    server = WebServer()
-    gate = asyncio.Event()
-
-    async def late(caller: Caller, message, asked):
-        await gate.wait()
-        await caller.say(reply(web.result(message)))
-
-    server.handlers["tools/call"] = late
-    server.handlers["tools/list"] = cut
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        answer = ask(link, 1, "tools/call")
-        await wait_until_async(lambda: server.methods == ["tools/call"])
-        link.cancel(answer, None)
-        gate.set()
-        await wait_until_async(lambda: link._deliveries._kept is None)
-        assert not answer.over.is_set()
-
-
 def forgetting(status: int, body: bytes = b"gone") -> Handler:
     """Refuse whatever names the first session."""
 
@@ -186,17 +166,6 @@ async def test_a_call_that_may_have_run_is_not_repeated_in_a_new_session_and_the
         assert server.methods.count("initialize") == 2
 
 
-async def test_a_call_is_repeated_after_a_503_of_the_server_that_speaks_of_the_session():
-    server = WebServer()
-    body = b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}'
-    server.handlers |= {"tools/call": forgetting(503, body), "ping": forgetting(503, body)}
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        server.session = b"s2"
-        assert await ask(link, 1, "tools/call").result() == {"was": "tools/call"}
-
-
 async def test_an_http_error_under_an_id_of_its_own_answers_the_request_that_got_it():
     server = WebServer()
     body = b'{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"no"}}'
@@ -291,21 +260,6 @@ async def test_a_server_may_ask_the_client_before_it_answers_a_handshake(is_new)
         await opening.result()
 
 
-async def test_an_error_about_the_request_itself_is_no_sign_of_a_forgotten_session():
-    server = WebServer()
-
-    async def refuse(caller: Caller, message, asked):
-        await caller.say(reply(web.error(message, -32602), 400))
-
-    server.handlers["tools/call"] = refuse
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        answer = ask(link, 1, "tools/call")
-        assert (await answer.error())["code"] == -32602
-        assert (answer.status, server.methods.count("initialize")) == (400, 1)
-
-
 async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off():
     server = WebServer()
     seen: list[str | None] = []
@@ -333,24 +287,6 @@ async def test_a_stream_that_breaks_is_taken_up_where_it_broke_off():
         assert seen == [None, "7", "7"]
 
 
-async def test_a_stream_waits_before_it_is_asked_for_again_and_a_closed_link_asks_no_more():
-    server = WebServer()
-
-    async def stream(caller: Caller, asked):
-        await caller.say(web.STREAM % b"" + web.event(note(CHANGED), "7", 10_000) + web.END)
-
-    server.on_get = stream
-    ears = Ears()
-    async with visibility(server) as upstream:
-        link = upstream.connect(ears)
-        await greet(link)
-        link.listen(listening=True)
-        await wait_until_async(lambda: link._listening._timer is not None)
-        link.listen(listening=True)
-        await link.close()
-        assert (len(server.gets), link._listening._timer) == (1, None)
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -374,18 +310,6 @@ async def test_a_server_without_such_a_stream_is_asked_once(answer):
         link.listen(listening=True)
         await wait_until_async(lambda: len(server.gets) == 1 and link._listening._exchange is None)
         assert link._listening._timer is None
-
-
-async def test_a_kept_connection_that_was_cut_is_tried_again_but_for_what_may_have_effects():
-    server = WebServer()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await greet(link)
-        server.handlers["tools/list"] = web.in_turn(cut, web.answer_plainly)
-        await ask(link, 1, "tools/list").result()
-        server.handlers["tools/call"] = cut
-        await ask(link, 2, "tools/call").words()
-        assert len(server.asked("tools/call")) == 1
 
 
 async def test_an_odd_revision_is_not_put_into_a_header():

@@ -2,7 +2,6 @@ import asyncio
 import json
 import logging
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Self
@@ -166,13 +165,6 @@ async def test_what_a_dead_child_left_behind_does_not_hold_up_its_end_and_is_end
     await wait_until_async(lambda: is_missing(left))
 
 
-async def test_a_child_that_ignores_everything_is_killed_with_all_that_it_started(reaper):
-    async with Running(reaper, "stubborn", grace=0.1) as running:
-        running.notify("spawn")
-        left = (await running.hear())["result"]
-    await wait_until_async(lambda: is_missing(left))
-
-
 @pytest.mark.parametrize("size", [70_000, 1_000_000])
 @pytest.mark.parametrize("form", ["id first", "id last"])
 async def test_an_answer_over_the_limit_is_missed_under_its_id(reaper, form, size):
@@ -188,29 +180,12 @@ async def test_an_answer_over_the_limit_is_missed_under_its_id(reaper, form, siz
         assert running.hearing.misses == []
 
 
-async def test_an_answer_over_the_limit_that_hides_its_id_may_be_anybodys(reaper):
-    async with Running(reaper) as running:
-        running.notify("long", form="id between", size=100_000)
-        running.notify("hello", identifier=2)
-        assert (await running.hear())["id"] == 2
-        [words] = running.hearing.misses
-        assert "which request it answered is not known" in words
-
-
 async def test_a_notification_over_the_limit_is_nobodys_answer(reaper):
     async with Running(reaper) as running:
         running.notify("long", form="notification", size=100_000)
         running.notify("hello", identifier=2)
         assert (await running.hear())["id"] == 2
         assert running.hearing.misses == []
-
-
-async def test_a_line_over_the_limit_that_the_end_cut_off_is_reported(reaper):
-    async with Running(reaper) as running:
-        running.notify("raw", hex=(b"x" * 100_000).hex())
-        running.notify("die", code=1)
-        await running.ended()
-        assert len(running.hearing.misses) == 1
 
 
 async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(reaper):
@@ -220,52 +195,6 @@ async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(reaper):
         with pytest.raises(UpstreamUnavailableError, match=r"does not read its input: \d+ bytes wait"):
             [running.child.write(line) for _ in range(100)]
         assert running.child._stdin.get_write_buffer_size() <= 5 * LIMIT
-
-
-async def test_a_start_that_is_given_up_leaves_no_process(reaper):
-    for steps in range(6):
-        running = Running(reaper, "stubborn")
-        starting = asyncio.ensure_future(running.child.start())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        if starting.cancelled():
-            assert running.gone[:1] == [running.child] or steps == 0
-        else:
-            await within(running.child.close())
-        await wait_until_async(lambda running=running: not running.child._group or not alive(running.child._group))
-
-
-WATCHER = """
-import os, subprocess, sys
-from riglm.adapters.mcp.upstream.process import ProcessReaper
-guardian = ProcessReaper()
-sleep = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(120)"]
-kept, released, other = (subprocess.Popen(sleep, start_new_session=True, stdout=subprocess.DEVNULL) for _ in range(3))
-for child in (kept, released, other):
-    guardian.watch(child.pid)
-guardian.release(released.pid)
-print(kept.pid, released.pid, other.pid, flush=True)
-sys.stdin.read()
-os._exit(9)
-"""
-
-
-def test_when_riglm_dies_the_guardian_ends_what_is_still_watched():
-    watcher = subprocess.Popen(
-        [sys.executable, "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    output, _ = watcher.communicate(timeout=30)
-    kept, released, other = (psutil.Process(int(pid)) for pid in output.split())
-    try:
-        psutil.wait_procs([kept, other], timeout=10)
-        assert [not found.is_running() or found.status() == "zombie" for found in (kept, other)] == [True, True]
-        assert released.is_running()
-    finally:
-        for left in (kept, released, other):
-            if left.is_running():
-                left.kill()
 
 
 def test_a_guardian_that_cannot_start_is_logged_and_does_not_stop_anything(monkeypatch, caplog):

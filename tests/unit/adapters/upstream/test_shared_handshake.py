@@ -72,18 +72,6 @@ async def test_clients_that_open_at_the_same_time_share_the_answer(shared, wires
     assert (len(wire.lines), answers[0].over.is_set()) == (1, False)
 
 
-async def test_clients_with_equal_ids_and_tokens_get_their_own_answers_and_progress(wire):
-    params = {"_meta": {"progressToken": "t"}}
-    answers = [client.ask("tools/call", params) for client in wire.clients]
-    asked = wire.lines[-2:]
-    for line in reversed(asked):
-        wire.notify("notifications/progress", {"progressToken": line["params"]["_meta"]["progressToken"]})
-        wire.answer(line, line["id"])
-    assert [await answer.result() for answer in answers] == [line["id"] for line in asked]
-    assert [len(answer.heard) for answer in answers] == [1, 1]
-    assert all(b'"progressToken":"t"' in answer.heard[0].line for answer in answers)
-
-
 async def test_a_cancelled_request_is_cancelled_under_the_id_that_the_server_knows(wire):
     one, two = (client.ask("tools/call") for client in wire.clients)
     client = wire.clients[0]
@@ -95,16 +83,6 @@ async def test_a_cancelled_request_is_cancelled_under_the_id_that_the_server_kno
     ]
     wire.answer(wire.lines[3], "mine")
     assert await two.result() == "mine"
-
-
-async def test_log_messages_go_to_the_only_request_in_flight_or_to_everybody(wire):
-    one, two = wire.clients
-    answer = one.ask("tools/call")
-    wire.notify("notifications/message", {"data": 1})
-    two.ask("tools/call")
-    wire.notify("notifications/message", {"data": 2})
-    assert len(answer.heard) == 1
-    assert [len(client.ears.heard) for client in wire.clients] == [1, 1]
 
 
 async def test_a_changed_resource_is_told_to_its_subscribers_alone(wire):

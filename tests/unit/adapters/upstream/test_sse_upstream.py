@@ -10,7 +10,7 @@ from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.upstream.sse_upstream import SseUpstream
 from riglm.adapters.mcp.wire.http_client import HttpClient, Target
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, settle, within
+from tests.unit.adapters.upstream.actors import QUICK, Ears, ask, notification, within
 from tests.unit.adapters.wire.peers import Caller, serving
 from tests.waiting import wait_until_async
 
@@ -144,31 +144,6 @@ async def test_a_server_that_names_no_endpoint_is_given_up():
     server.endpoint = ""
     async with visibility(server, timeout_seconds=UpstreamTimeouts(initialize=0.1)) as upstream:
         assert "named no endpoint for messages within 0.1 s" in await ask(upstream.connect(Ears()), 1, "ping").words()
-
-
-async def test_a_stream_that_ends_before_its_endpoint_is_an_error():
-    server = OldServer()
-    server.endpoint = ""
-    async with visibility(server) as upstream:
-        answer = ask(upstream.connect(Ears()), 1, "ping")
-        await wait_until_async(lambda: len(server.streams) == 1)
-        server.streams[0].writer.close()
-        assert "closed its event stream" in await answer.words()
-
-
-async def test_nothing_follows_the_end_of_the_handshake_before_that_arrived():
-    server = OldServer()
-    server.gates["notifications/initialized"] = asyncio.Event()
-    async with visibility(server) as upstream:
-        link = upstream.connect(Ears())
-        await ask(link, 1, "initialize").result()
-        link.send(notification("notifications/initialized"))
-        answer = ask(link, 2, "tools/list")
-        await wait_until_async(lambda: "notifications/initialized" in server.methods)
-        await settle()
-        assert "tools/list" not in server.methods
-        server.gates["notifications/initialized"].set()
-        await answer.result()
 
 
 @pytest.mark.parametrize(

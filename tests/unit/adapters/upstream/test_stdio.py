@@ -143,16 +143,6 @@ async def test_the_process_that_refused_the_modern_era_serves_the_next_client(up
     assert await pid(link) != probed
 
 
-async def test_only_one_client_gets_the_process_that_refused_the_modern_era(upstream):
-    one = upstream()
-    probed = await refused_modern(one)
-    links = [one.connect(Ears()), one.connect(Ears())]
-    for link in links:
-        await greet(link)
-    pids = [await pid(link) for link in links]
-    assert pids[0] == probed != pids[1]
-
-
 @pytest.mark.parametrize("flaw", ["frail", "mute"])
 async def test_a_process_that_the_question_harmed_is_not_used(upstream, monkeypatch, flaw):
     monkeypatch.setattr(stdio, "_PROOF_SECONDS", 0.1)

@@ -96,84 +96,7 @@ async def test_a_connection_closed_by_the_server_while_idle_is_not_used_again() 
             assert not route.pool._idle
 
 
-async def test_those_who_wait_get_the_first_connection_that_is_free() -> None:
-    release = asyncio.Event()
-
-    async def script(caller: Caller) -> None:
-        while await caller.request() is not None:
-            await within(release.wait())
-            await caller.say(OK)
-
-    async with serving(script) as server, client_for() as client:
-        first, _ = post(client, server.target)
-        while not server.callers:
-            await within(asyncio.sleep(0))
-        dial = asyncio.Event()
-        (route,) = client._routes.values()
-        real, held = route.pool._dial, asyncio.Event()
-
-        async def slow(connection: asyncio.Protocol) -> None:
-            dial.set()
-            await held.wait()
-            await real(connection)
-
-        route.pool._dial = slow
-        second, _ = post(client, server.target)
-        await within(dial.wait())
-        release.set()
-        await first.complete()
-        await second.complete()
-        assert server.callers == 1
-        held.set()
-
-
-async def test_a_failed_attempt_fails_those_who_waited_when_it_began_and_no_others() -> None:
-    attempts = [asyncio.Event(), asyncio.Event()]
-    held = asyncio.Event()
-    made = 0
-
-    async with serving(answering(OK)) as server, client_for() as client:
-        first, _ = post(client, server.target)
-        (route,) = client._routes.values()
-        real = route.pool._dial
-
-        async def dial(connection: asyncio.Protocol) -> None:
-            nonlocal made
-            made += 1
-            attempts[made - 1].set()
-            if made == 1:
-                await held.wait()
-                raise LookupError("no such thing")
-            await real(connection)
-
-        route.pool._dial = dial
-        await within(attempts[0].wait())
-        second, _ = post(client, server.target)
-        held.set()
-        failure = await first.broken()
-        assert not failure.sent
-        assert "no such thing" in str(failure)
-        assert isinstance(failure.__cause__, LookupError)
-        await second.complete()
-
-
-async def test_a_connection_lost_as_soon_as_it_was_open_carries_no_request() -> None:
-    async with serving(answering(OK)) as server, client_for() as client:
-        answer, _ = post(client, server.target)
-        (route,) = client._routes.values()
-        real = route.pool._dial
-
-        async def dial(connection: asyncio.Protocol) -> None:
-            await real(connection)
-            connection._transport.abort()  # type: ignore[attr-defined]
-
-        route.pool._dial = dial
-        failure = await answer.broken()
-        assert not failure.sent
-        assert "as soon as it was open" in str(failure)
-
-
-async def test_five_thousand_requests_keep_their_own_answers() -> None:
+async def test_a_thousand_requests_keep_their_own_answers() -> None:
     rng = random.Random(11)
 
     async def script(caller: Caller) -> None:
@@ -199,7 +122,7 @@ async def test_five_thousand_requests_keep_their_own_answers() -> None:
 
     async def one_client(number: int) -> tuple[int, int]:
         right = failed = 0
-        for turn in range(50):
+        for turn in range(20):
             nonce = b"%d-%d" % (number, turn)
             answer, exchange = post(client, server.target, nonce)
             if rng.randrange(20) == 0:
@@ -217,9 +140,9 @@ async def test_five_thousand_requests_keep_their_own_answers() -> None:
         return right, failed
 
     async with serving(script) as server, client_for() as client:
-        outcomes = await asyncio.gather(*(one_client(number) for number in range(100)))
-        assert sum(right + failed for right, failed in outcomes) == 5_000
-        assert sum(right for right, _ in outcomes) > 3_500
+        outcomes = await asyncio.gather(*(one_client(number) for number in range(50)))
+        assert sum(right + failed for right, failed in outcomes) == 1_000
+        assert sum(right for right, _ in outcomes) > 700
 
 
 async def test_closing_the_client_fails_what_is_under_way_and_leaves_nothing_open() -> None:
