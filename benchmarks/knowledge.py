@@ -23,8 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.store_filling import STORES
 from riglm.adapters.analytics.knowledge import SqlKnowledge
-from riglm.domain.knowledge.provenance import Origin, Table
-from riglm.domain.knowledge.records import Embedding, SnippetCandidate, Thought
+from riglm.domain.knowledge import Embedding, Origin, SnippetCandidate, Table, Thought
 from riglm.domain.prediction import Vector
 from riglm.domain.session import uuid7
 from riglm.ports.knowledge import Scope

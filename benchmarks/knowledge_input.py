@@ -26,8 +26,7 @@ from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.definition import NAME, OUTPUT_SCHEMA
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.knowledge.provenance import Origin
-from riglm.domain.knowledge.records import Embedding, Thought
+from riglm.domain.knowledge import Embedding, Origin, Thought
 from riglm.domain.session import uuid7
 
 _REFUSED = "invalid_params"

@@ -7,14 +7,13 @@ import numpy as np
 
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import LearnedPair, Usage, WarmSet, WarmSetKey
 from riglm.domain.policy import Override, OverrideKind
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
-from riglm.domain.usage import Usage, WarmSet, WarmSetKey
-from riglm.ports.dashboard import DashboardQueriesPort
+from riglm.ports.analytics import DashboardQueriesPort
 
 
 def a_session(**known: Any) -> Session:

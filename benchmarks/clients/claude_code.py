@@ -28,7 +28,7 @@ from benchmarks.load import catalog
 from benchmarks.process import StartFailed
 from benchmarks.subject import RIGLM, Served
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.domain.usage import WarmSetKey
+from riglm.domain.learning import WarmSetKey
 
 TOOLS: Final = 60
 UPSTREAM: Final = ("--", sys.executable, "-m", "benchmarks.load.upstream", "stdio", str(TOOLS))

@@ -32,7 +32,7 @@ from benchmarks.load.message import NoAnswer
 from benchmarks.load.stdio_session import StdioSession
 from benchmarks.process import StartFailed
 from benchmarks.subject import RIGLM, Served, isolated
-from riglm.demo.servers import PACKAGES, install
+from riglm.demo.agent import PACKAGES, install
 
 GOAL_SECONDS: Final = 0.3
 _INSTALL_SECONDS: Final = 180.0

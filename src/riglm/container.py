@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from riglm.application.tracking.recorder import Recorder
     from riglm.application.tracking.tracking_service import TrackingService
     from riglm.application.trust import PinnedTools
-    from riglm.domain.access_rules import AccessRules
+    from riglm.domain.access import AccessRules
     from riglm.domain.audit import AuditLog
     from riglm.domain.hashing import KeyedHasher
     from riglm.domain.tool_pin import ToolPin
@@ -175,7 +175,7 @@ class Container(DeclarativeContainer):
         owners=owners, grace=given.timeouts.grace, longest_list=given.timeouts.list, overhead=overhead, tracer=tracer
     )
     access: Provider["AccessRules | None"] = when(
-        given.access, Singleton(lazy("domain.access_rules:AccessRules"), given.access, given.server_names.call())
+        given.access, Singleton(lazy("domain.access:AccessRules"), given.access, given.server_names.call())
     )
 
     live_configuration: Provider["LiveConfiguration"] = Singleton(

@@ -13,8 +13,7 @@ from riglm.domain.cooccurrence import MAX_TOOL_LENGTH, MAX_TOOLS_PER_SESSION
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, uuid7
-from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionClosed
-from riglm.ports.dashboard import SessionSummary
+from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionClosed, SessionSummary
 from tests.contracts.maintenance_contract import MaintenanceContract
 from tests.contracts.overview_contract import OverviewContract
 from tests.contracts.prediction_store_contract import PredictionStoreContract

@@ -7,8 +7,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from riglm.domain.knowledge.provenance import Origin, Table
-from riglm.domain.knowledge.records import Embedding, Entity, Observation, Relation, Thought, entity_text
+from riglm.domain.knowledge import Embedding, Entity, Observation, Origin, Relation, Table, Thought, entity_text
 from riglm.domain.session import uuid7
 from riglm.ports.knowledge import KnowledgePort, Scope
 

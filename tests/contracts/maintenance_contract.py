@@ -7,13 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from riglm.domain.learning import PairSource
+from riglm.domain.learning import WARM_SET_TTL_SECONDS, PairSource
 from riglm.domain.policy import OverrideScope
 from riglm.domain.retention import DAY_SECONDS, ErasureRequest, ErasureScope, Expiry, RemovedCounts
 from riglm.domain.session import ClientInfo, Session, uuid7
-from riglm.domain.usage import TTL_SECONDS
-from riglm.ports.analytics import AnalyticsPort, Record, SessionClosed
-from riglm.ports.maintenance import RecordKind
+from riglm.ports.analytics import AnalyticsPort, Record, RecordKind, SessionClosed
 from tests.records import a_learned_pair, a_session, a_token_usage, a_warm_set, an_exposure, an_invocation, an_override
 
 ANN, BOB = "a" * 32, "b" * 32
@@ -195,7 +193,7 @@ class MaintenanceContract:
         young = an_override(scope=OverrideScope.SESSION, key=str(uuid7()), created_at=a_day(99))
         for each in (lasting, orphan, young, gone):
             analytics.put_override(each)
-        old_set = analytics.put_warm_set(a_warm_set("a", created_at=now - TTL_SECONDS - 1), None)
+        old_set = analytics.put_warm_set(a_warm_set("a", created_at=now - WARM_SET_TTL_SECONDS - 1), None)
         assert summed(analytics.purge(Expiry(now=now, sessions=a_day(50)))) == RemovedCounts(overrides=2, warm_sets=1)
         assert {each.id for each in analytics.list_overrides()} == {lasting.id, young.id}
         assert analytics.get_warm_set(old_set.key) is None

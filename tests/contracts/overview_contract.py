@@ -2,8 +2,7 @@
 
 from riglm.domain.exposure import CONTEXT_SURFACE, SEARCH_SURFACE
 from riglm.domain.session import Session, uuid7
-from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.dashboard import SessionKey
+from riglm.ports.analytics import AnalyticsPort, SessionKey
 from tests.records import a_session, an_exposure, an_invocation
 
 

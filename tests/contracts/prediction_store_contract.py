@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 
 from riglm.domain.invocation import OWN_UPSTREAM, ErrorKind
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import WARM_SET_TTL_SECONDS, LearnedPair, SessionUse, Usage, WarmSetKey
 from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session import PROFILE, ClientInfo, uuid7
 from riglm.domain.tool import TTL_SECONDS as CATALOG_KEPT_SECONDS
-from riglm.domain.usage import TTL_SECONDS, SessionUse, Usage, WarmSetKey
-from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted
-from riglm.ports.prediction_store import OverridesPort, SettingChangesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
+from riglm.ports.analytics import (
+    AnalyticsPort,
+    LearnedPairsDeleted,
+    OverridesPort,
+    SettingChangesPort,
+    ToolCatalogsPort,
+    ToolPinsPort,
+    WarmSetsPort,
+)
 from tests.records import a_learned_pair, a_session, a_tool_catalog, a_tool_pin, a_warm_set, an_invocation, an_override
 
 
@@ -239,7 +245,7 @@ class PredictionStoreContract:
         )
         for each in (old, other, young):
             choices.put_warm_set(each, None)
-        new = replace(old, created_at=TTL_SECONDS + 1.0)
+        new = replace(old, created_at=WARM_SET_TTL_SECONDS + 1.0)
         assert choices.put_warm_set(new, old.created_at) == new
         kept = [choices.get_warm_set(each.key) for each in (old, other, young)]
         assert kept == [new, None, young]

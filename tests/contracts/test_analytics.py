@@ -16,9 +16,9 @@ from riglm.adapters.analytics.prediction_store import SqliteChoices
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.tracking.recorder import Recorder
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
+from riglm.domain.learning import WarmSetKey
 from riglm.domain.policy import OverrideKind
 from riglm.domain.session import ClientInfo, uuid7
-from riglm.domain.usage import WarmSetKey
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, RecordRejectedError, SessionClosed
 from tests.contracts.analytics_contract import AnalyticsContract
 from tests.contracts.prediction_store_contract import PredictionStoreContract

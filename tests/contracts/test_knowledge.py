@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.knowledge import SqlKnowledge
-from riglm.domain.knowledge.provenance import Table, capped
+from riglm.domain.knowledge import Table, capped
 from riglm.ports.knowledge import KnowledgePort
 from tests.contracts.knowledge_contract import MINE, KnowledgeContract, a_thought, an_embedding
 

@@ -11,9 +11,8 @@ import pytest
 
 from riglm.adapters.state.redis import RedisSessionState
 from riglm.adapters.state.redis_connection import MAX_NEWS, MAX_VALUES
-from riglm.domain.duration import TimeBudget
 from riglm.domain.errors import ConfigurationError, StateUnavailableError
-from riglm.ports.session_state import SessionStatePort
+from riglm.ports.session_state import SessionStatePort, TimeBudget
 from tests.contracts.session_state_contract import LONG, Heard, SessionStateContract
 from tests.stores import valkey
 from tests.stores.session_state import InMemorySessionState

@@ -15,8 +15,7 @@ from riglm.adapters.configuration.expansion import read_variables
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.control.app import create_api
 from riglm.domain.errors import RiglmError
-from riglm.domain.schemas.problems import ConfigProblem
-from riglm.domain.schemas.shape import TOP, SchemaNode
+from riglm.domain.schemas.problems import TOP, ConfigProblem, SchemaNode
 from tests.documents import commands
 from tests.documents.page import ROOT, Page
 

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.cli.main import app
-from riglm.demo import agent, servers
+from riglm.demo import agent
 from riglm.domain.errors import RiglmError, UnusableInputError
 from tests.waiting import wait_until
 
@@ -83,7 +83,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
 
 
 def test_servers_that_do_not_start_fail_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "bundled_servers", lambda: {"gone": {"command": "no-such-program"}})
+    monkeypatch.setattr(agent, "bundled_servers", lambda: {"gone": {"command": "no-such-program"}})
     result = runner.invoke(app, ["demo", "--bundled", "--json"])
     assert isinstance(result.exception, RiglmError)
     assert "no-such-program" in str(result.exception)
@@ -120,13 +120,13 @@ def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text("#!/bin/sh\n", "utf-8")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
-    monkeypatch.setattr(servers.shutil, "which", lambda name: name)
+    monkeypatch.setattr(agent.shutil, "which", lambda name: name)
     return program
 
 
 def test_an_npm_that_takes_too_long_is_ended_with_its_children(npm: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     npm.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {started}\nwait\n", "utf-8")
-    assert servers.install(tmp_path, 1.0) is None
+    assert agent.install(tmp_path, 1.0) is None
     child = int(started.read_text("utf-8"))
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from riglm.domain import jsonrpc
-from riglm.domain.control import ConflictError, InvalidInputError
+from riglm.domain.errors import ConflictError, InvalidInputError
 from riglm.domain.redaction import MASK
 from tests.integration.live import FILE, PATIENCE, TOOLS, visibility
 from tests.waiting import wait_until_async

@@ -15,11 +15,10 @@ from riglm.adapters.analytics.inspection import StoreInspector
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.doctor import find_listener
 from riglm.application.setup.doctor.store_checks import check_store, check_store_files
+from riglm.domain.doctor import Severity, SpoolStatus, StoreStatus
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.finding import Severity
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.domain.store_status import SpoolStatus, StoreStatus
 from tests.started import free_port
 
 HOLDING = """

@@ -18,8 +18,7 @@ from riglm.adapters.analytics.knowledge import SqlKnowledge
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.knowledge.provenance import Origin
-from riglm.domain.knowledge.records import Embedding, Entity, Observation, Thought
+from riglm.domain.knowledge import Embedding, Entity, Observation, Origin, Thought
 from riglm.domain.session import uuid7
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.route import MAIN, RIGLM, Route, routes

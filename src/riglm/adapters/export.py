@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from riglm.domain.duration import to_utc_datetime
-from riglm.domain.errors import ConfigurationError, RiglmError
-from riglm.domain.shortage import full_disk, is_full_disk
-from riglm.ports.maintenance import ExportPort, ExportRow, RecordKind
+from riglm.domain.errors import ConfigurationError, RiglmError, full_disk, is_full_disk
+from riglm.ports.analytics import ExportPort, ExportRow, RecordKind
 
 COLUMNS: Final[Mapping[RecordKind, tuple[str, ...]]] = {
     kind: tuple(names.split())

@@ -11,9 +11,8 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import ConfigurationError, full_disk, is_full_disk
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
-from riglm.domain.shortage import full_disk, is_full_disk
 
 _log: Final = logging.getLogger("riglm")
 

@@ -21,7 +21,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.errors import RiglmError
 from riglm.domain.naming import SEPARATOR
 from riglm.domain.upstream import GatewayAccount
-from riglm.ports.gateway import GatewayPort, ToolSwitch
+from riglm.ports.upstream import GatewayPort, ToolSwitch
 
 _TIMEOUT_SECONDS: Final = 10.0
 _MAX_RESPONSE_BYTES: Final = 32 * 2**20

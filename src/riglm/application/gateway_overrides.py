@@ -9,8 +9,7 @@ from riglm.application.forwarding.services import RequestServices
 from riglm.application.worker import Worker
 from riglm.domain.errors import RiglmError
 from riglm.domain.policy import Override, OverrideKind, OverrideScope, by_tool, find_decisive
-from riglm.ports.gateway import GatewayPort, ToolSwitch
-from riglm.ports.upstream import UpstreamPort
+from riglm.ports.upstream import GatewayPort, ToolSwitch, UpstreamPort
 
 _MAX_PAUSE_SECONDS: Final = 60.0
 _CACHE_SECONDS: Final = 1.5  # MetaMCP serves a list from its cache for a second after a change

@@ -14,7 +14,7 @@ from riglm.application.connections.single_server_modern import SingleServerModer
 from riglm.application.filter_middleware.filtering_modern import FilteringModernHandler
 from riglm.application.filter_middleware.middleware import FilterMiddleware
 from riglm.application.forwarding.services import RequestServices
-from riglm.domain.access_rules import AccessRules
+from riglm.domain.access import AccessRules
 from riglm.domain.naming import Naming
 from riglm.ports.downstream import (
     Caller,

@@ -16,7 +16,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.tool_pin import KnownTexts, OnChange, ToolChange, ToolPin, definition_digest, merge_pins
-from riglm.ports.prediction_store import ToolPinsPort
+from riglm.ports.analytics import ToolPinsPort
 from riglm.ports.telemetry import MeterPort
 from riglm.ports.upstream import UpstreamLink
 

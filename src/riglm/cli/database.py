@@ -13,12 +13,12 @@ from riglm.cli import forgetting
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, progress
 from riglm.cli.store_access import alone, configuration_of, opened, paced, settings_of
 from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
-from riglm.ports.maintenance import RecordKind
+from riglm.ports.analytics import RecordKind
 
 if TYPE_CHECKING:
     from riglm.adapters.analytics.schema import SchemaStatus
+    from riglm.domain.doctor import SpoolStatus
     from riglm.domain.schemas.settings import Settings
-    from riglm.domain.store_status import SpoolStatus
 
 
 _CLOCK_AHEAD = (

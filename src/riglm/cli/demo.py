@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 import typer
 
 from riglm.cli.output import JsonOption, create_console, print_json, progress, write_page
-from riglm.domain.errors import RiglmError, UnusableInputError
+from riglm.domain.errors import RiglmError, UnusableInputError, shortage_in
 from riglm.domain.session_cost import Cost
-from riglm.domain.shortage import shortage_in
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -145,8 +144,7 @@ def _temporary_directory() -> Iterator[Path]:
 
 def _create_servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
     """Return the servers, and the directory of the files in the arguments of calls."""
-    from riglm.demo.agent import ROOT
-    from riglm.demo.servers import PACKAGES, bundled_servers, install, npm_servers
+    from riglm.demo.agent import PACKAGES, ROOT, bundled_servers, install, npm_servers
 
     if not bundled:
         with progress("installing reference servers from npm", len(PACKAGES)):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, printable
-from riglm.domain.finding import DoctorSection, Finding, Severity, is_healthy
+from riglm.domain.doctor import DoctorSection, Finding, Severity, is_healthy
 
 if TYPE_CHECKING:
     from rich.text import Text

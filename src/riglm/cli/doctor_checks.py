@@ -37,12 +37,11 @@ from riglm.cli.store_access import read_setting_changes
 from riglm.container import Container
 from riglm.domain.client_setup import ENTRY, ClientSetup
 from riglm.domain.client_support import support_by_key
+from riglm.domain.doctor import DoctorSection, Finding, Severity, StoreStatus
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
-from riglm.domain.finding import DoctorSection, Finding, Severity
 from riglm.domain.redaction import holds_secret, sounds_secret
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.store_status import StoreStatus
 from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import UpstreamSpec
 

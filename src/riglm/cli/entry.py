@@ -40,7 +40,7 @@ def main() -> None:
 
 def _end_if_short(error: BaseException | None) -> None:
     """Print what the machine is short of and exit, if that caused the error."""
-    from riglm.domain.shortage import shortage_in
+    from riglm.domain.errors import shortage_in
 
     if error is not None and (words := shortage_in(error)):
         print(f"riglm: {words}", file=sys.stderr)  # noqa: T201  # for the user who started it

@@ -140,7 +140,7 @@ def parse_strategies(asked: Sequence[str] | None, settings: "Settings") -> list[
 
 def definitions_of(store: object) -> Mapping[str, bytes]:
     """Return the raw definitions that servers listed last, by the names that clients use; none without pins."""
-    from riglm.ports.prediction_store import ToolPinsPort
+    from riglm.ports.analytics import ToolPinsPort
 
     pins = store.list_tool_pins() if isinstance(store, ToolPinsPort) else ()
     return {name: pin.seen or pin.definition for pin in pins for name in (pin.name, prefixed(pin.server, pin.name))}

@@ -8,8 +8,8 @@ import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, print_json, printable, progress
 from riglm.cli.store_access import alone, is_hash, opened, paced, settings_of
+from riglm.domain.duration import format_count
 from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailableError
-from riglm.domain.plurals import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

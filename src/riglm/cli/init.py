@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.cli.output import JsonOption, print_json, print_table, printable
+from riglm.domain.duration import format_count
 from riglm.domain.errors import RiglmError, UnusableInputError
-from riglm.domain.plurals import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -38,8 +38,7 @@ from riglm.domain.errors import RiglmError, UnusableInputError
 if TYPE_CHECKING:
     from riglm.application.knowledge.importing import ImportResult, Source
     from riglm.application.knowledge.retrieval import EmbeddedQuery, RetrievalResult
-    from riglm.domain.knowledge.provenance import Table
-    from riglm.domain.knowledge.records import Embedding, SnippetCandidate
+    from riglm.domain.knowledge import Embedding, SnippetCandidate, Table
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.knowledge import KnowledgePort, Scope
 
@@ -223,7 +222,7 @@ def forget(
     Entities that had a relation to it get a new text and new vectors. IDs and --tag are of one
     owner; --principal alone is all that is its, "" all that is the local user's.
     """
-    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge import Table
 
     if sum((bool(ids), bool(tag), all_)) > 1 or not (ids or tag or all_ or principal is not None):
         raise UnusableInputError(
@@ -259,7 +258,7 @@ def _find_pieces(
     store: "KnowledgePort", owner: str | None, named: "dict[Table, set[UUID]]", tags: list[str] | None
 ) -> "dict[Table, list[UUID]]":
     """What is to go, by table: all that is seen with these tags, among the named where any are."""
-    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge import Table
     from riglm.ports.knowledge import Scope
 
     scope = Scope(owner=owner, include_private=True, include_tags=frozenset(tags or ()))
@@ -268,7 +267,7 @@ def _find_pieces(
 
 
 def _parse_ids(ids: list[str]) -> "dict[Table, set[UUID]]":
-    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge import Table
     from riglm.domain.session import parsed_uuid
 
     if not ids:
@@ -312,7 +311,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is known, newest first; private thoughts when asked for."""
-    from riglm.domain.knowledge.provenance import Table
+    from riglm.domain.knowledge import Table
     from riglm.ports.knowledge import Scope
 
     settings = knowledge_settings(config)
@@ -413,7 +412,7 @@ def _retrieve_snippets(settings: "Settings", asked: dict[str, Any], owner: str) 
 
 async def _embed_question(settings: "Settings", text: str) -> "EmbeddedQuery":
     from riglm.application.knowledge.retrieval import EmbeddedQuery
-    from riglm.domain.knowledge.records import Embedding
+    from riglm.domain.knowledge import Embedding
 
     with chosen_embedder(settings) as embedder:
         [vector] = embedder.embed([text])

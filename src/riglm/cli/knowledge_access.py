@@ -11,8 +11,7 @@ from riglm.cli.output import json_time, printable
 from riglm.cli.store_access import configuration_of, is_hash, require_store
 
 if TYPE_CHECKING:
-    from riglm.domain.knowledge.provenance import Table
-    from riglm.domain.knowledge.records import Entity, Observation, Thought
+    from riglm.domain.knowledge import Entity, Observation, Table, Thought
     from riglm.domain.schemas.settings import Settings
     from riglm.ports.embedder import EmbedderPort
     from riglm.ports.knowledge import KnowledgePort
@@ -93,7 +92,7 @@ def chosen_embedder(settings: "Settings") -> "EmbedderPort":
 
 def shown_text(piece: "Thought | Entity | Observation") -> str:
     """A piece in one line, with whom it is about."""
-    from riglm.domain.knowledge.records import Observation
+    from riglm.domain.knowledge import Observation
 
     text = f"{piece.entity}: {piece.text}" if isinstance(piece, Observation) else piece.text
     return " ".join(text.split())
@@ -101,7 +100,7 @@ def shown_text(piece: "Thought | Entity | Observation") -> str:
 
 def fields_of(table: "Table", piece: "Thought | Entity | Observation") -> dict[str, Any]:
     """A piece for programs."""
-    from riglm.domain.knowledge.records import Entity, Thought
+    from riglm.domain.knowledge import Entity, Thought
 
     common = {
         "id": table.public_id(str(piece.id)),

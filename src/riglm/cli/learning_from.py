@@ -12,8 +12,8 @@ import typer
 from riglm.cli.knowledge_access import PrincipalOption, owner_of
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_table, printable, progress
 from riglm.cli.store_access import is_there, settings_of
+from riglm.domain.duration import format_count
 from riglm.domain.errors import UnusableInputError
-from riglm.domain.plurals import format_count
 from riglm.domain.transcripts import REASONS, ImportSummary, TranscriptSource
 
 if TYPE_CHECKING:

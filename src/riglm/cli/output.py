@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from riglm.domain.duration import to_utc_datetime
-from riglm.domain.errors import UnusableInputError
-from riglm.domain.shortage import failed_write
+from riglm.domain.errors import UnusableInputError, failed_write
 
 if TYPE_CHECKING:
     from rich.console import Console

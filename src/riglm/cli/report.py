@@ -31,9 +31,8 @@ from riglm.cli.output import (
     write_page,
 )
 from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
-from riglm.domain.duration import to_utc_datetime
+from riglm.domain.duration import format_count, to_utc_datetime
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.plurals import format_count
 from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.session_cost import MAX_SESSIONS
 

@@ -15,8 +15,7 @@ import typer
 from riglm.cli import usage
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, print_table, printable, written_time
 from riglm.cli.store_access import opened, settings_of
-from riglm.domain.errors import RiglmError, UnusableInputError
-from riglm.domain.shortage import failed_write
+from riglm.domain.errors import RiglmError, UnusableInputError, failed_write
 
 if TYPE_CHECKING:
     from riglm.domain.tool_pin import ToolPin

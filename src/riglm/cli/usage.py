@@ -20,8 +20,8 @@ from riglm.cli.output import (
     written_time,
 )
 from riglm.cli.store_access import find_store, settings_in_use
+from riglm.domain.duration import format_count
 from riglm.domain.errors import RiglmError
-from riglm.domain.plurals import format_count
 from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from riglm.domain.cooccurrence import Cooccurrence
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort
-    from riglm.ports.dashboard import SessionSummary
+    from riglm.ports.analytics import AnalyticsPort, SessionSummary
 
 
 _COUNTED: Final = (

@@ -8,7 +8,10 @@ library that they are named after.
 Sources: the Messages API's tool search tool and MCP connector, and the Responses API's tool search.
 """
 
+import contextlib
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from riglm.application.selector.offer import UnusableToolError, shortly
@@ -110,6 +113,35 @@ async def alearn(session: ToolSession[Any], answer: object, *, calls: bool = Tru
             await session.asearched(event.query, event.found)
         elif calls:
             session.used(event)
+
+
+@dataclass
+class RecordedCall:
+    """A tool call in flight. `failed` is its outcome, None if it has none yet: nothing is learned then."""
+
+    failed: bool | None = False
+
+
+@contextlib.contextmanager
+def record_call(
+    session: ToolSession[Any], tool: str, *, passing: tuple[type[Exception], ...] = ()
+) -> Iterator[RecordedCall]:
+    """Learn from the call that the block makes, which failed if the block raises.
+
+    Args:
+        session: the session that uses the tool.
+        tool: its name.
+        passing: exceptions that only put off the call.
+    """
+    call, started = RecordedCall(), time.monotonic()
+    try:
+        yield call
+    except BaseException as error:
+        call.failed = None if isinstance(error, passing) or not isinstance(error, Exception) else True
+        raise
+    finally:
+        if call.failed is not None:
+            session.used(tool, failed=call.failed, seconds=time.monotonic() - started)
 
 
 class _Search(NamedTuple):

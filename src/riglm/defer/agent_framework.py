@@ -16,7 +16,7 @@ from agent_framework import (
 from agent_framework.exceptions import MiddlewareException, UserInputRequiredException
 
 from riglm.application.selector.session import ToolSession
-from riglm.defer.recording import record_call
+from riglm.defer import record_call
 
 _SOURCE: Final = "riglm"
 

@@ -10,7 +10,7 @@ from mcp_types import CallToolRequestParams, ListToolsRequest
 
 from riglm.application.selector.session import ToolSession
 from riglm.application.tool_lists.list_writer import ALWAYS_LOAD
-from riglm.defer.recording import record_call
+from riglm.defer import record_call
 from riglm.tool_selector import ToolSelector
 
 

@@ -11,8 +11,7 @@ from langgraph.types import Command
 
 from riglm.application.selector.selecting_service import Selection
 from riglm.application.selector.session import ToolSession
-from riglm.defer import alearn, learn
-from riglm.defer.recording import RecordedCall, record_call
+from riglm.defer import RecordedCall, alearn, learn, record_call
 
 Answer = ModelResponse[Any] | AIMessage
 Result = ToolMessage | Command[Any]

@@ -9,7 +9,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from riglm.application.selector.session import ToolSession
-from riglm.defer.recording import record_call
+from riglm.defer import record_call
 
 _MAX_FOUND: Final = 10
 _MAX_LOADED: Final = 100

@@ -1,9 +1,8 @@
-"""Spans of time as people write them."""
+"""Spans of time, moments and counts as people write them."""
 
 import re
-from contextvars import ContextVar, Token
 from datetime import UTC, datetime
-from typing import Final, Self
+from typing import Final
 
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])", re.ASCII | re.IGNORECASE)
@@ -52,26 +51,6 @@ def to_utc_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(min(_LATEST, max(_EARLIEST, seconds)), UTC)
 
 
-_current: Final[ContextVar["TimeBudget | None"]] = ContextVar("riglm-patience", default=None)
-
-
-class TimeBudget:
-    """What is left of a request's time for shared state; as a context, what is asked inside it draws from it."""
-
-    def __init__(self) -> None:
-        """Nothing was spent yet."""
-        self.spent = 0
-        """Slices of the deadline; their length is set by the code that waits for the state."""
-        self._tokens: list[Token[TimeBudget | None]] = []
-
-    def __enter__(self) -> Self:
-        self._tokens.append(_current.set(self))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._tokens.pop())
-
-    @classmethod
-    def current(cls) -> "TimeBudget":
-        """That of the request which is being served, or a new one outside of requests."""
-        return _current.get() or cls()
+def format_count(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 session", "1,200 sessions"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

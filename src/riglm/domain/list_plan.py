@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from riglm.domain.usage import Usage
+from riglm.domain.learning import Usage
 
 PROMPT_TOKENS: Final = 6_000
 """Estimated tokens of the system prompt and the first message."""

@@ -1,6 +1,6 @@
-"""The few members of a request's params that riglm reads."""
+"""The few members of a request's params that riglm reads, and the trace context in its `_meta`."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -96,3 +96,41 @@ def disguised_key(message: Message) -> str | None:
 def mistakable_keys(keys: Iterable[str], read: Collection[str]) -> list[str]:
     """Return the keys that differ from one of `read`, which are in lower case, only in case."""
     return [key for key in keys if key not in read and key.casefold() in read]
+
+
+TRACE_PARENT: Final = "traceparent"
+TRACE_STATE: Final = "tracestate"
+_TRACE_FIELDS: Final = (TRACE_PARENT, TRACE_STATE)
+
+
+def read_trace_context(message: Message) -> dict[str, str]:
+    """Return a request's trace context; empty if it has none."""
+    if b"traceparent" not in message.line:
+        return {}
+    meta = read(message).meta
+    fields = jsonrpc.members(meta) if meta else {}
+    found = {name: jsonrpc.text(fields.get(name)) for name in _TRACE_FIELDS}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def with_trace_context(message: Message, carrier: Mapping[str, str]) -> Message:
+    """The request with another trace context in its `_meta`; all the rest is kept as it is, baggage as well.
+
+    A state without its parent means nothing: one that is not in `carrier` is taken out. What has no place for a context
+    stays without.
+    """
+    params = bytes(message.params)
+    if TRACE_PARENT not in carrier or params[:1] not in (b"", b"{"):
+        return message
+    fields = jsonrpc.members(params) if params else {}
+    raw = bytes(fields.get("_meta", b"{}"))
+    if raw[:1] != b"{":
+        return message
+    meta = jsonrpc.members(raw)
+    for name in _TRACE_FIELDS:
+        if name in carrier:
+            meta[name] = Raw(jsonrpc.encode(carrier[name]))
+        else:
+            meta.pop(name, None)
+    fields["_meta"] = Raw(jsonrpc.join_object(meta))
+    return message.replace(params=jsonrpc.join_object(fields))

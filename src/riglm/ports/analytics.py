@@ -1,28 +1,27 @@
-"""Where recorded usage is kept and asked for."""
+"""The store: recorded usage, overrides, changed settings, warm sets, tool catalogs and tool pins, and maintenance."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import StrEnum
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, Cooccurrence
 from riglm.domain.errors import RiglmError
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
-from riglm.domain.learning import LearnedPair
+from riglm.domain.learning import MAX_USAGE_SESSIONS, LearnedPair, SessionUse, WarmSet, WarmSetKey
+from riglm.domain.policy import Override
 from riglm.domain.prediction import Vector
-from riglm.domain.retention import ErasureRequest
+from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
 from riglm.domain.session import DEFAULT_PROFILE, Session
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
-from riglm.ports.dashboard import DashboardQueriesPort
-from riglm.ports.maintenance import ROW_BATCH_SIZE, MaintenancePort
-from riglm.ports.prediction_store import OverridesPort, SettingChangesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +175,276 @@ class SessionHistoryPort(Protocol):
     @abstractmethod
     def list_token_usage(self, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
         """Return the token usage of the latest sessions in transcripts, newest first; an archive has none."""
+
+
+ROW_BATCH_SIZE: Final = 250
+"""Rows that are removed in one step: writers wait for the end of a step, and it ends within a few milliseconds."""
+
+ExportRow = Mapping[str, Any]
+"""A record as plain values: text, numbers, truth values, lists and objects of them, and None."""
+
+
+class RecordKind(StrEnum):
+    """The kinds of records that can be exported, each in a separate table."""
+
+    SESSIONS = "sessions"
+    INVOCATIONS = "invocations"
+    EXPOSURES = "exposures"
+    COOCCURRENCES = "cooccurrences"
+    LEARNED_PAIRS = "learned_pairs"
+    OVERRIDES = "overrides"
+    WARM_SETS = "warm_sets"
+
+
+@runtime_checkable
+class ExportPort(Protocol):
+    """Hands out all that is stored."""
+
+    @abstractmethod
+    def count_rows(self, kind: RecordKind, since: float = 0.0) -> int:
+        """How many records of this kind there are from the given time on."""
+
+    @abstractmethod
+    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
+        """All records of this kind from the given time on, oldest first, at most `at_once` together.
+
+        Ids are text, times are seconds since the epoch, hashes are as they are stored. Nothing is held between two
+        parts: what is recorded meanwhile may be among them or not, and nothing comes twice.
+        """
+
+
+@runtime_checkable
+class MaintenancePort(ExportPort, Protocol):
+    """Purge, erase, export, compact. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""
+
+    @abstractmethod
+    def get_reliable_time(self, now: float, since: float) -> float:
+        """Return `now` if it is at most two days after the known time, else the known time: the two-days rule.
+
+        The known time is the later of the noted time and the newest record that is at least a day older than `now`.
+        Younger ones prove nothing: a clock that jumped may have stamped them. If no time was noted yet, it is the
+        newest record before `since`, when this process started. Times after `now` do not count.
+
+        So a clock that jumped ahead is reliable once it has shown two days, and until then age is measured at a time
+        before the jump. With one short run a week, what was too old at the run before is removed.
+        """
+
+    @abstractmethod
+    def note_time(self, at: float, now: float) -> None:
+        """Note a time that was reliable at `now`, for `get_reliable_time` of this process and of later ones.
+
+        A first or an earlier time is not noted if a record is more than a day later than `now`: the clock may be
+        behind.
+        """
+
+    @abstractmethod
+    def count_expired(self, expiry: Expiry) -> RemovedCounts:
+        """How many records are too old; nothing is removed. Lists of tools are not counted."""
+
+    @abstractmethod
+    def purge(self, expiry: Expiry, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+        """Remove what is too old, about `at_once` rows in each step.
+
+        A step is one short transaction, done when its count is requested; the caller sets the pace. It may be given
+        up after any step.
+        """
+
+    @abstractmethod
+    def count_erasable(self, forgotten: ErasureRequest) -> RemovedCounts:
+        """Return the number of records of a subject, for kinds that are stored by session; nothing is deleted."""
+
+    @abstractmethod
+    def erase(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+        """Erase a subject, in steps as in `purge`; the first one notes who was erased.
+
+        From then on `record_many` drops their records, from any process and however late. Learned
+        pairs go that only they taught, though the sessions may be purged in which they did, overrides made for them,
+        and the warm sets of a principal. What is given up half-way is finished by `finish_erasures`.
+        """
+
+    @abstractmethod
+    def finish_erasures(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
+        """Remove what is left of all who were forgotten, in steps as in `purge`; notes older than a year go too."""
+
+    @abstractmethod
+    def list_erased_sessions(self, since: float = 0.0) -> Sequence[ErasureRequest]:
+        """The sessions that were to be forgotten at this time or later, in seconds since the epoch."""
+
+    @abstractmethod
+    def count_erasures(self, since: float = 0.0) -> float:
+        """Return a number that grows with each erasure after `since`, in seconds since the epoch; 0 at first.
+
+        The time that a clock ahead noted hides no later erasure.
+        """
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """How much space the store takes."""
+
+    @abstractmethod
+    def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
+        """Give space back, in steps, each with what was done; no writer waits long for one.
+
+        A share `reserve` of the store is left empty for new records. With `whole` the store is rewritten,
+        and writers wait until that is done.
+        """
+
+
+@runtime_checkable
+class OverridesPort(Protocol):
+    """Stores overrides for all processes. Methods block and raise `AnalyticsUnavailableError` on failure."""
+
+    @abstractmethod
+    def put_override(self, override: Override) -> None:
+        """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
+
+    @abstractmethod
+    def list_overrides(self) -> Sequence[Override]:
+        """All overrides, expired ones perhaps among them, in the order in which they were made."""
+
+    @abstractmethod
+    def delete_override(self, override_id: UUID) -> bool:
+        """Remove an override; False when there is none with this id."""
+
+
+@runtime_checkable
+class SettingChangesPort(Protocol):
+    """Stores settings that were changed at run time, for all processes: the JSON value of each `section.key`.
+
+    Methods block and raise `AnalyticsUnavailableError` on failure.
+    """
+
+    @abstractmethod
+    def list_setting_changes(self) -> Mapping[str, Any]:
+        """Return all changed settings, by key."""
+
+    @abstractmethod
+    def put_setting_changes(self, changes: Mapping[str, Any]) -> None:
+        """Store these settings, all or none; others stay."""
+
+    @abstractmethod
+    def delete_setting_changes(self, keys: Sequence[str]) -> None:
+        """Remove these settings, all or none; keys that are not stored are ignored."""
+
+
+@runtime_checkable
+class WarmSetsPort(Protocol):
+    """Stores warm sets, so that all processes agree on them and restarts do not change them.
+
+    Methods block; a failure raises `AnalyticsUnavailableError`.
+    """
+
+    @abstractmethod
+    def get_warm_set(self, key: WarmSetKey) -> WarmSet | None:
+        """Return the warm set of a principal, client, profile and project, None if there is none."""
+
+    @abstractmethod
+    def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
+        """Store a warm set in place of the one created at `replaces`, and return the one that is stored.
+
+        If another process has stored one in the meantime, that one stays. Warm sets created more than
+        `WARM_SET_TTL_SECONDS` before the given one are removed.
+        """
+
+    @abstractmethod
+    def forget_warm_sets(self) -> None:
+        """Remove all warm sets: the next session makes a new one from what is recorded by then."""
+
+    @abstractmethod
+    def list_session_uses(
+        self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS, *, profile: str | None = None
+    ) -> Sequence[SessionUse]:
+        """Return the latest sessions with a successful call of an upstream tool, newest first.
+
+        Without a principal they are those of all, without a profile those in all. Failed calls and calls of meta-tools
+        do not count.
+        """
+
+
+@runtime_checkable
+class ToolCatalogsPort(Protocol):
+    """Gives the tool catalogs that `AnalyticsPort.record_many` stored.
+
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
+    """
+
+    @abstractmethod
+    def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
+        """Return the latest catalogs with these fingerprints, at most one for each variant, in any order."""
+
+
+@runtime_checkable
+class ToolPinsPort(Protocol):
+    """Gives and approves the tool pins that `AnalyticsPort.record_many` stored.
+
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
+    """
+
+    @abstractmethod
+    def list_tool_pins(self, servers: Sequence[str] | None = None) -> Sequence[ToolPin]:
+        """Return the pins of these servers, or of all, by server and name."""
+
+    @abstractmethod
+    def approve_tools(self, approved: Sequence[ToolPin]) -> None:
+        """Take the `digest` of each pin as approved; other fields count only for tools that have no pin yet.
+
+        The approved definition is the one that was listed, if its digest is equal.
+        """
+
+
+class SessionKey(NamedTuple):
+    """The place of a session among all: by its start, in seconds since the epoch, and by its id among equals."""
+
+    started_at: float
+    id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSummary:
+    """A session as people list it, with how many calls it made and how many of them failed.
+
+    The session's `sequence` is the highest sequence number that is stored. `exposures` counts all of them, `lists`
+    those that are no answers, `list_changes` the lists that differ from the one before, `searches` the answers to
+    searches.
+    """
+
+    session: Session
+    invocations: int
+    failures: int
+    exposures: int
+    lists: int = 0
+    list_changes: int = 0
+    searches: int = 0
+
+
+@runtime_checkable
+class DashboardQueriesPort(Protocol):
+    """Questions about all that was recorded, or the latest of it.
+
+    Methods block; a failure arrives as `AnalyticsUnavailableError`.
+    """
+
+    @abstractmethod
+    def list_sessions(
+        self, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
+    ) -> Sequence[SessionSummary]:
+        """Return the latest sessions whose place is before `before`, newest first; with None the latest of all."""
+
+    @abstractmethod
+    def find_session(self, session_id: UUID) -> SessionSummary | None:
+        """The session with this id."""
+
+    @abstractmethod
+    def list_invocations(self, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
+        """Return the latest of one session's invocations, or all of them, in order."""
+
+    @abstractmethod
+    def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
+        """The latest of one session's exposures, in the order of their time."""
+
+    @abstractmethod
+    def list_top_cooccurrences(self, most_tools: int) -> Sequence[Cooccurrence]:
+        """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
 
 
 @runtime_checkable

@@ -7,8 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
-from riglm.domain.knowledge.provenance import Table
-from riglm.domain.knowledge.records import Embedding, Entity, Observation, Relation, SnippetCandidate, Thought
+from riglm.domain.knowledge import Embedding, Entity, Observation, Relation, SnippetCandidate, Table, Thought
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class KnowledgePort(Protocol):
 
     A piece is added once: of what equals a piece of the same owner (the text's hash of a thought, the name of an
     entity, entity and the text's hash of an observation, all of a relation) nothing new is stored, and a vector that it
-    lacked is taken. What limits it is kept and added to, see `riglm.domain.knowledge.records`. Each table is asked by
+    lacked is taken. What limits it is kept and added to, see `riglm.domain.knowledge`. Each table is asked by
     itself.
     """
 

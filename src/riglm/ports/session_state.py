@@ -2,8 +2,33 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self, runtime_checkable
+
+_current: Final[ContextVar["TimeBudget | None"]] = ContextVar("riglm-patience", default=None)
+
+
+class TimeBudget:
+    """What is left of a request's time for shared state; as a context, what is asked inside it draws from it."""
+
+    def __init__(self) -> None:
+        """Nothing was spent yet."""
+        self.spent = 0
+        """Slices of the deadline; their length is set by the code that waits for the state."""
+        self._tokens: list[Token[TimeBudget | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    @classmethod
+    def current(cls) -> "TimeBudget":
+        """That of the request which is being served, or a new one outside of requests."""
+        return _current.get() or cls()
 
 
 @runtime_checkable

@@ -7,11 +7,11 @@ from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.tool_lists.selection import NullPrediction, UsageSource
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.learning import Usage, WarmSet, WarmSetKey
 from riglm.domain.prediction import Context, Prediction, ToolMatch, ToolSearchResult
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import read_catalog
-from riglm.domain.usage import Usage, WarmSet, WarmSetKey
 
 
 class ScriptedPrediction(NullPrediction):

@@ -21,8 +21,7 @@ from riglm.cli.init import init, undo
 from riglm.cli.setup_access import installations, riglm_entries, setup_context
 from riglm.cli.transcript_access import find_proxies
 from riglm.domain.client_setup import starts_riglm
-from riglm.domain.control import ConflictError
-from riglm.domain.errors import ConfigurationError, UnusableInputError
+from riglm.domain.errors import ConfigurationError, ConflictError, UnusableInputError
 from tests.unit.application.setup.shapes import CLAUDE_CODE, CODEX, COPILOT, CURSOR, QWEN, SHAPES, WINDSURF, Shape
 
 runner = CliRunner()

@@ -5,7 +5,7 @@ import contextlib
 
 from riglm import ToolSelector
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.defer.recording import record_call
+from riglm.defer import record_call
 
 
 def test_calls_that_end_are_recorded_and_those_that_are_put_off_or_cancelled_are_not(tmp_path):

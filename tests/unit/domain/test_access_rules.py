@@ -1,7 +1,7 @@
 import pytest
 
-from riglm.domain.access_rules import AccessRules
-from riglm.domain.schemas.access_settings import AccessSettings
+from riglm.domain.access import AccessRules
+from riglm.domain.schemas.filtering import AccessSettings
 from tests.unit.domain.test_settings import complaint, settings
 
 AUTH = {"auth": {"issuer": "https://login.example.org", "audience": "riglm"}}

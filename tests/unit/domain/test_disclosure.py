@@ -3,9 +3,8 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.configuration.loading import Options, list_values, load
-from riglm.domain.control import InvalidInputError
-from riglm.domain.schemas.changes import find_changes, merge_changes
-from riglm.domain.schemas.disclosure import disclose
+from riglm.domain.errors import InvalidInputError
+from riglm.domain.schemas.changes import disclose, find_changes, merge_changes
 
 YAML = """
 downstream: {token: canary-token-0123456789}

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from riglm.domain.learning import Usage
 from riglm.domain.list_plan import (
     COLD_USAGE,
     META_TOOL_TOKENS,
@@ -15,7 +16,6 @@ from riglm.domain.list_plan import (
     expected_usage,
     prior_probabilities,
 )
-from riglm.domain.usage import Usage
 
 TOOLS = tuple(f"tool_{number:02}" for number in range(40))
 SMALL = TOOLS[:5]

@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riglm.domain.control import InvalidInputError
-from riglm.domain.schemas.changes import find_changes, find_differences, merge_changes, read_changes, store_changes
-from riglm.domain.schemas.disclosure import disclose
+from riglm.domain.errors import InvalidInputError
+from riglm.domain.schemas.changes import (
+    disclose,
+    find_changes,
+    find_differences,
+    merge_changes,
+    read_changes,
+    store_changes,
+)
 from riglm.domain.schemas.settings import Settings
 
 SECRET = "canary-0123456789abcdef"

@@ -10,9 +10,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from riglm.adapters.analytics import sqlite, store_file
 from riglm.adapters.analytics.sqlite import SECONDS, WRITES
-from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
+from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, full_disk, shortage_in
 from riglm.domain.redaction import mask_url
-from riglm.domain.shortage import full_disk, shortage_in
 
 TIMEOUT_SECONDS: Final = 5.0
 """How long a record may wait for the database: for another process that holds it, or for the server's answer."""

@@ -29,7 +29,7 @@ from riglm.adapters.analytics.tables import (
 from riglm.domain.policy import OverrideScope
 from riglm.domain.retention import ErasureRequest, ErasureScope, RemovedCounts
 from riglm.domain.session import parsed_uuid
-from riglm.ports.maintenance import ROW_BATCH_SIZE
+from riglm.ports.analytics import ROW_BATCH_SIZE
 
 _SESSIONS_BATCH_SIZE: Final = 50
 _HASH: Final = re.compile(r"[0-9a-f]{32}")

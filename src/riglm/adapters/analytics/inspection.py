@@ -23,7 +23,7 @@ from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import connect
 from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought, tool_pin
 from riglm.domain.client_support import NO_TOOL_SEARCH
-from riglm.domain.store_status import KnowledgeTotals, RecordedClient, StoreStatus
+from riglm.domain.doctor import KnowledgeTotals, RecordedClient, StoreStatus
 
 _LOOKS: Final = 5
 _PAUSE_SECONDS: Final = 0.25

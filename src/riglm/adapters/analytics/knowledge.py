@@ -18,13 +18,15 @@ from riglm.adapters.analytics.knowledge_index import KnowledgeIndex, get_table_v
 from riglm.adapters.analytics.prediction_store import MAX_STORED_LENGTH
 from riglm.adapters.analytics.rows import DatabaseRow, count, insert_into, slices, to_bytes
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
-from riglm.domain.knowledge.provenance import MAX, Origin, Table
-from riglm.domain.knowledge.records import (
+from riglm.domain.knowledge import (
+    MAX_SNIPPET_LENGTH,
     Embedding,
     Entity,
     Observation,
+    Origin,
     Relation,
     SnippetCandidate,
+    Table,
     Thought,
     content_hash,
     entity_text,
@@ -51,7 +53,7 @@ GRAPH_ORIGIN: Final = Origin.TOOL
 """Who writes a graph: a memory server, when a model asks it to."""
 
 _ROW_BATCH_SIZE: Final = 200  # a statement holds up the other writers of the database
-_TEXT_READ: Final = MAX_STORED_LENGTH * (MAX + 1)  # cutting looks at the character behind the last one that fits
+_TEXT_READ: Final = MAX_STORED_LENGTH * (MAX_SNIPPET_LENGTH + 1)  # cutting reads the character behind the last
 _TAKEN: Final = ("text", "kind", "model", "dimensions", "vector")
 _LIMITS: Final = ("tags", "origin", "is_private")
 _Kept = TypeVar("_Kept", bound=Piece)

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, Text, false, select, type_coerce
 
 from riglm.adapters.analytics.rows import count, from_bytes
 from riglm.adapters.analytics.tables import knowledge_clock
-from riglm.domain.knowledge.records import Embedding
+from riglm.domain.knowledge import Embedding
 from riglm.ports.knowledge import Scope
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from riglm.adapters.analytics.tables import (
     warm_set,
 )
 from riglm.domain.cooccurrence import MAX_COOCCURRENCE_SESSIONS, Cooccurrence, CooccurrenceCounter
+from riglm.domain.learning import WARM_SET_TTL_SECONDS
 from riglm.domain.policy import OverrideScope
 from riglm.domain.retention import DAY_SECONDS, Expiry, RemovedCounts
 from riglm.domain.session import parsed_uuid
-from riglm.domain.usage import TTL_SECONDS
-from riglm.ports.maintenance import ROW_BATCH_SIZE
+from riglm.ports.analytics import ROW_BATCH_SIZE
 
 FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 """How long it is remembered who was forgotten: longer than any spool waits to be replayed."""
@@ -84,7 +84,7 @@ class SqlMaintenance(SqlStore):
             exposures=older(exposure.c.timestamp, expiry.exposures),
             learned_pairs=older(learned_pair.c.updated_at, expiry.learned_pairs),
             overrides=count(connection, override, override.c.expires_at <= expiry.now),
-            warm_sets=older(warm_set.c.created_at, expiry.now - TTL_SECONDS),
+            warm_sets=older(warm_set.c.created_at, expiry.now - WARM_SET_TTL_SECONDS),
             token_usages=older(token_usage.c.started_at, expiry.sessions),
         )
 
@@ -146,7 +146,7 @@ class SqlMaintenance(SqlStore):
 
     def _remove_small_things(self, expiry: Expiry) -> RemovedCounts:
         """What there is little of goes in one step."""
-        old_sets = warm_set.c.created_at < expiry.now - TTL_SECONDS
+        old_sets = warm_set.c.created_at < expiry.now - WARM_SET_TTL_SECONDS
         old_usages = false() if expiry.sessions is None else token_usage.c.started_at < expiry.sessions
         long_ago = forgotten.c.at < expiry.now - FORGOTTEN_SECONDS
         with self._database.writing() as connection:

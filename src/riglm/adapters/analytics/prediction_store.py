@@ -20,12 +20,12 @@ from riglm.adapters.analytics.store_file import StoreFile, connect
 from riglm.domain import rawjson
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.invocation import OWN_UPSTREAM
+from riglm.domain.learning import MAX_USAGE_SESSIONS, WARM_SET_TTL_SECONDS, SessionUse, Usage, WarmSet, WarmSetKey
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
-from riglm.domain.usage import MAX_USAGE_SESSIONS, TTL_SECONDS, SessionUse, Usage, WarmSet, WarmSetKey
-from riglm.ports.prediction_store import OverridesPort, SettingChangesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
+from riglm.ports.analytics import OverridesPort, SettingChangesPort, ToolCatalogsPort, ToolPinsPort, WarmSetsPort
 
 MAX_STORED_LENGTH: Final = 5
 """Maximum number of stored characters for one character of a text."""
@@ -191,7 +191,7 @@ class PredictionStatements(OverridesPort, SettingChangesPort, WarmSetsPort, Tool
         usage, created_at, stored = warm_set.usage, float(warm_set.created_at), _stored_key(warm_set.key)
         numbers = (float(usage.requests), float(usage.distinct_tools), created_at)
         with self._changing() as execute:
-            execute("DELETE FROM warm_set WHERE created_at < ?", (created_at - TTL_SECONDS,))
+            execute("DELETE FROM warm_set WHERE created_at < ?", (created_at - WARM_SET_TTL_SECONDS,))
             names = map(storable, (warm_set.strategy, warm_set.predictor))
             values = (*stored, *names, usage.evidence, to_json(dict(usage.probabilities)), *numbers, replaces)
             execute(_PUT_WARM_SET, values)

@@ -46,9 +46,7 @@ from riglm.domain.learning import LearnedPair
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod
 from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.domain.token_usage import TokenUsage
-from riglm.ports.analytics import TrainingCall, TrainingSession
-from riglm.ports.dashboard import SessionSummary
-from riglm.ports.maintenance import ExportRow, RecordKind
+from riglm.ports.analytics import ExportRow, RecordKind, SessionSummary, TrainingCall, TrainingSession
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
 """True if an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""

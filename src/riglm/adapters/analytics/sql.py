@@ -23,8 +23,7 @@ from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.prediction import Vector
-from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError
-from riglm.ports.dashboard import SessionKey, SessionSummary
+from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionKey, SessionSummary
 
 _PAIRS_PER_TOOL: Final = 200
 """Maximum number of pairs that are read for each tool of a map."""

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from riglm.domain.client_setup import ConfigLocation
 from riglm.domain.client_support import CLIENTS, FORMATS
-from riglm.domain.control import ConflictError
-from riglm.domain.shortage import failed_write
+from riglm.domain.errors import ConflictError, failed_write
 
 
 class Candidate(NamedTuple):

@@ -10,9 +10,8 @@ from pydantic import ValidationError
 from riglm.adapters.configuration import document
 from riglm.adapters.configuration.expansion import Expansion
 from riglm.domain.client_setup import as_text, auth_of, names_behind
-from riglm.domain.schemas.problems import ConfigProblem, problems_in, refusal
+from riglm.domain.schemas.problems import ConfigProblem, keys_at, problems_in, refusal
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.shape import keys_at
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Draft

@@ -8,9 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from riglm.domain.schemas.problems import ConfigProblem
-from riglm.domain.schemas.removed_keys import find_replacement
-from riglm.domain.schemas.shape import TOP, IndexedKeyPath, SchemaNode, dotted
+from riglm.domain.schemas.problems import TOP, ConfigProblem, IndexedKeyPath, SchemaNode, dotted, find_replacement
 
 PREFIX = "RIGLM_"
 """What the names of all variables of riglm begin with."""

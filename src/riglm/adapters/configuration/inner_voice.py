@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from riglm.adapters.configuration.loading import Draft
 from riglm.domain.schemas.filtering import DEFAULT_CANDIDATES, DEFAULT_MIN_FLOOR, MAX_CANDIDATES, KnowledgeSettings
-from riglm.domain.schemas.shape import IndexedKeyPath
+from riglm.domain.schemas.problems import IndexedKeyPath
 
 GATE: Final = "SURR_ENABLE_INNER_VOICE"
 """`1` switches the tool on, anything else off, also nothing at all."""

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from riglm.adapters.configuration.expansion import PREFIX, Expansion, read_variables
 from riglm.adapters.configuration.locations import default_store
-from riglm.domain.schemas.problems import ConfigProblem, refusal, refuse_any
+from riglm.domain.schemas.problems import ConfigProblem, IndexedKeyPath, dotted, holds_text, refusal, refuse_any
 from riglm.domain.schemas.settings import LEFT_OUT, Settings
-from riglm.domain.schemas.shape import IndexedKeyPath, dotted, holds_text
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.client_file import ClientEntry
@@ -178,7 +177,7 @@ CHANGED: Final = "changed at run time"
 
 def with_setting_changes(configuration: Configuration, stored: Mapping[str, Any]) -> Configuration:
     """Return a configuration with the changes that its store holds; with a warning if they are not valid in it."""
-    from riglm.domain.control import InvalidInputError
+    from riglm.domain.errors import InvalidInputError
     from riglm.domain.schemas.changes import merge_changes, read_changes
 
     changes = read_changes(stored, configuration.settings, configuration.fixed_keys)
@@ -193,7 +192,7 @@ def with_setting_changes(configuration: Configuration, stored: Mapping[str, Any]
 
 def list_values(configuration: Configuration) -> list[tuple[str, Any, str]]:
     """Return each setting's path, value without secrets, and origin; of a server only what is set."""
-    from riglm.domain.schemas.disclosure import disclose, list_leaves
+    from riglm.domain.schemas.changes import disclose, list_leaves
     from riglm.domain.schemas.problems import setter_of
 
     leaves = list_leaves(disclose(configuration.settings))

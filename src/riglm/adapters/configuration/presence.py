@@ -9,9 +9,8 @@ from pathlib import Path
 from riglm.adapters.configuration.loading import Configuration
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.redaction import mask_command
-from riglm.domain.schemas.problems import ConfigProblem, origin_of, refusal, refuse_any
+from riglm.domain.schemas.problems import ConfigProblem, dotted, origin_of, refusal, refuse_any
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
-from riglm.domain.schemas.shape import dotted
 from riglm.domain.upstream import UpstreamSpec
 
 

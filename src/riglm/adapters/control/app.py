@@ -21,7 +21,7 @@ from riglm.adapters.control.routes import ROUTERS, MetricsSource, parts_of_the_s
 from riglm.adapters.control.tokens import Right, Tokens
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_origin_of
-from riglm.domain.control import (
+from riglm.domain.errors import (
     ConflictError,
     ControlError,
     ControlUnavailableError,

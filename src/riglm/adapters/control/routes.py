@@ -12,7 +12,7 @@ from pydantic import WithJsonSchema
 from riglm.adapters.control.problems import describe_problems
 from riglm.adapters.control.strict_route import Cursor, Flag, Limit, Proxy, Since, create_router
 from riglm.application.control import overrides, running_proxy, sessions, statistics, tools
-from riglm.domain.control import ControlUnavailableError, NotFoundError, PreconditionError
+from riglm.domain.errors import ControlUnavailableError, NotFoundError, PreconditionError
 from riglm.domain.schemas import control_api as models
 from riglm.domain.schemas.settings import Settings
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from riglm.domain.access import is_loopback
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import ConfigurationError, failed_write
 from riglm.domain.schemas.downstream import ControlSettings
-from riglm.domain.shortage import failed_write
 
 FILE_NAME: Final = "control-tokens.json"
 """Name of their file, in the data directory."""

@@ -18,11 +18,11 @@ from zlib import crc32
 import msgspec
 
 from riglm.adapters.spool.file_lock import FileLock, LockHeldError, is_held
+from riglm.domain.doctor import SpoolStatus
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session, uuid7
-from riglm.domain.store_status import SpoolStatus
 from riglm.domain.token_usage import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin

@@ -17,8 +17,8 @@ from typing import Any, Final
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from riglm.domain.duration import TimeBudget
 from riglm.domain.errors import StateUnavailableError
+from riglm.ports.session_state import TimeBudget
 
 Command = tuple[str | bytes | int, ...]
 """A command of the server, with its arguments."""

@@ -9,22 +9,24 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.worker import Worker
-from riglm.domain.control import (
+from riglm.domain.errors import (
+    AnalyticsUnavailableError,
+    ConfigurationError,
     ConflictError,
     ControlUnavailableError,
     FieldError,
     InvalidInputError,
-    RedactedConfiguration,
 )
-from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.redaction import Redactor
 from riglm.domain.schemas.changes import (
     KeyPath,
+    disclose,
     find_changes,
     find_differences,
     is_changeable,
@@ -32,9 +34,8 @@ from riglm.domain.schemas.changes import (
     read_changes,
     store_changes,
 )
-from riglm.domain.schemas.disclosure import disclose
 from riglm.domain.schemas.settings import Settings
-from riglm.ports.prediction_store import SettingChangesPort
+from riglm.ports.analytics import SettingChangesPort
 
 if TYPE_CHECKING:
     from riglm.application.filtering.filtering_service import FilteringService
@@ -48,6 +49,17 @@ _Value = TypeVar("_Value")
 
 Commit = Callable[[], None]
 """Changes over to what was made ready: plain assignments, on the proxy's event loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedactedConfiguration:
+    """The configuration in force, with masks in the place of secrets.
+
+    `version` grows with every change, and differs in every process.
+    """
+
+    version: int
+    document: Mapping[str, Any]
 
 
 class ReloadHandler(Protocol):

@@ -7,7 +7,7 @@ from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.control.sessions import create_unknown_session, cut_page, format_cursor, parse_cursor
 from riglm.application.tool_lists.list_writer import NAMES
 from riglm.domain.audit import AuditEvent
-from riglm.domain.control import ConflictError, NotFoundError
+from riglm.domain.errors import ConflictError, NotFoundError
 from riglm.domain.policy import Override, OverrideScope
 from riglm.domain.schemas.control_api import LATEST, OverrideCreate, Page, SessionOverrideCreate
 from riglm.domain.session import uuid7

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from riglm.application.control.configuration import LiveConfiguration
+from riglm.application.control.configuration import LiveConfiguration, RedactedConfiguration
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.forwarding.services import RequestServices
@@ -18,8 +18,7 @@ from riglm.application.reports.figures import Observations, read_figures
 from riglm.application.tracking.recorder import Recorder
 from riglm.application.worker import Worker
 from riglm.domain.audit import AuditEvent, AuditLog
-from riglm.domain.control import ControlUnavailableError, RedactedConfiguration
-from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.errors import AnalyticsUnavailableError, ControlUnavailableError
 from riglm.domain.list_plan import Prices
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import AnalyticsPort, ArchivePort, RecordStorePort, SessionHistoryPort

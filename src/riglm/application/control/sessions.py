@@ -10,7 +10,7 @@ from uuid import UUID
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.filtering.explanations import Explanation
 from riglm.domain import session_state
-from riglm.domain.control import NotFoundError
+from riglm.domain.errors import NotFoundError
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.schemas.control_api import (
@@ -26,8 +26,7 @@ from riglm.domain.schemas.control_api import (
 )
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
-from riglm.ports.analytics import AnalyticsPort
-from riglm.ports.dashboard import SessionKey, SessionSummary
+from riglm.ports.analytics import AnalyticsPort, SessionKey, SessionSummary
 
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")

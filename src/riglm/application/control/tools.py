@@ -11,8 +11,8 @@ from riglm.application.control.statistics import get_series
 from riglm.application.reports.tool_figures import ToolStatistics, tool_statistics, tool_totals
 from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent
-from riglm.domain.control import ConflictError, NotFoundError
 from riglm.domain.cooccurrence import Cooccurrence
+from riglm.domain.errors import ConflictError, NotFoundError
 from riglm.domain.schemas.control_api import (
     Companion,
     CooccurrenceMap,

@@ -13,14 +13,14 @@ from riglm.application.failing_open import FailingOpen
 from riglm.application.tool_lists.planning import ListPlanner
 from riglm.application.tool_lists.selection import NullPrediction, UsageSource
 from riglm.application.worker import Worker
-from riglm.domain.access_rules import AccessRules
+from riglm.domain.access import AccessRules
 from riglm.domain.list_plan import Prices
 from riglm.domain.naming import SEPARATOR, NamePatterns
 from riglm.domain.policy import Override, Policy, ToolVisibility, by_tool
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import Session
 from riglm.domain.tool import PermittedTools, ToolCatalog
-from riglm.ports.prediction_store import OverridesPort
+from riglm.ports.analytics import OverridesPort
 
 MAX_VIEWS: Final = 64
 """Maximum number of views in the cache."""

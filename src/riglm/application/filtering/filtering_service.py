@@ -12,7 +12,7 @@ from riglm.application.filtering.active_rules import ActiveRules, RuleDependenci
 from riglm.application.tool_lists.planning import Need
 from riglm.application.tool_lists.selection import ListSelection, NullPrediction, UsageSource
 from riglm.domain import session_state
-from riglm.domain.access_rules import AccessRules
+from riglm.domain.access import AccessRules
 from riglm.domain.exposure import Surface
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Raw

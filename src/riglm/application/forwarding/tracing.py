@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from riglm.domain import jsonrpc, request_params, trace_context
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
 from riglm.ports.downstream import ClientResponseSink, ForwardingSink, InFlightRequest
@@ -59,7 +59,9 @@ class RequestTracer:
         attributes = _attributes(message, _TRANSPORTS[transport])
         if version:
             attributes["mcp.protocol.version"] = version[:_MAX_NAME_LENGTH]
-        span = self._tracer.served(attributes["mcp.method.name"], attributes, trace_context.read(message))
+        span = self._tracer.served(
+            attributes["mcp.method.name"], attributes, request_params.read_trace_context(message)
+        )
         request = TracedRequest(self._tracer, span, message, sink, self._open)
         self._open.add(request)
         return request
@@ -123,7 +125,7 @@ class TracedRequest(ForwardingSink):
         parent = self._span if self in self._open else None
         span = self._tracer.asked(attributes["mcp.method.name"], attributes, parent)
         if message.method != "initialize":
-            message = trace_context.with_context(message, span.carrier())
+            message = request_params.with_trace_context(message, span.carrier())
         return UpstreamSpan(self, span, message.method), message
 
     def _is_first_end(self) -> bool:

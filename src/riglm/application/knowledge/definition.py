@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from riglm.domain import jsonrpc
-from riglm.domain.knowledge.provenance import MAX, Origin, Table, TrustTier
+from riglm.domain.knowledge import MAX_SNIPPET_LENGTH, Origin, Table, TrustTier
 
 NAME: Final = "inner_voice.retrieve"
 """Name in requests to upstream servers, independent of the name in lists."""
@@ -32,7 +32,7 @@ _SNIPPET: Final = _closed(
         "origin": {"enum": [str(origin) for origin in Origin]},
         "trust_tier": {"enum": [str(tier) for tier in TrustTier]},
         "created_at": {"type": "string", "format": "date-time"},
-        "text": {"type": "string", "maxLength": MAX},
+        "text": {"type": "string", "maxLength": MAX_SNIPPET_LENGTH},
         "score": {"type": "number", "minimum": -1, "maximum": 1},
         "content_hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
         "span_start": _COUNT,

@@ -11,12 +11,12 @@ from uuid import UUID
 from riglm.application.knowledge import lines
 from riglm.application.knowledge.lines import InvalidLineError, JsonRow, numbered_lines, object_of
 from riglm.domain.errors import UnusableInputError
-from riglm.domain.knowledge.provenance import Table
-from riglm.domain.knowledge.records import (
+from riglm.domain.knowledge import (
     Embedding,
     Entity,
     Observation,
     Relation,
+    Table,
     Thought,
     entity_text,
     normalised,

@@ -20,7 +20,7 @@ from riglm.application.knowledge.retrieval import (
 from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.knowledge.snippet_selection import Snippet
+from riglm.domain.knowledge import Snippet
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import Embedders
 from riglm.ports.knowledge import KnowledgePort

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from riglm.domain.errors import UnusableInputError
-from riglm.domain.knowledge.provenance import Origin
-from riglm.domain.knowledge.records import Relation, Thought, is_visible
+from riglm.domain.knowledge import Origin, Relation, Thought, is_visible
 from riglm.domain.session import uuid7
 
 JsonRow: TypeAlias = Mapping[str, Any]

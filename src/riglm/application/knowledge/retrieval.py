@@ -13,9 +13,7 @@ from typing import Any, Final, Literal
 from riglm.application.knowledge.definition import MAX_SNIPPETS, ErrorCode, RetrievalError
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.knowledge.provenance import Table
-from riglm.domain.knowledge.records import Embedding, SnippetCandidate, is_visible
-from riglm.domain.knowledge.snippet_selection import Snippet, SnippetQuery, selected
+from riglm.domain.knowledge import Embedding, Snippet, SnippetCandidate, SnippetQuery, Table, is_visible, selected
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort, Scope

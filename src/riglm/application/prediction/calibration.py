@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riglm.application.prediction.prediction_settings import Strategy
+from riglm.domain.learning import MAX_TOOLS, SessionUse, Usage, WarmSet, WarmSetKey
 from riglm.domain.list_plan import ALIKE
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.domain.retrieval.scoring import standardized
-from riglm.domain.usage import MAX_TOOLS, SessionUse, Usage, WarmSet, WarmSetKey
 from riglm.ports.predictor import PredictorPort
 
 Matrix = NDArray[np.floating[Any]]

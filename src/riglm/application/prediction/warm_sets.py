@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from riglm.application.failing_open import FailingOpen
 from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
 from riglm.application.worker import Worker
+from riglm.domain.learning import SessionUse, WarmSet, WarmSetKey
 from riglm.domain.session import Session
-from riglm.domain.usage import SessionUse, WarmSet, WarmSetKey
-from riglm.ports.prediction_store import WarmSetsPort
+from riglm.ports.analytics import WarmSetsPort
 
 if TYPE_CHECKING:  # numpy comes with it, and is imported where a strategy learns
     from riglm.application.prediction.calibration import LearnedSessions

@@ -24,7 +24,7 @@ from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Exposure, Surface
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.learning import SIGNALS
+from riglm.domain.learning import MAX_USAGE_SESSIONS, SIGNALS, SessionUse, WarmSet, WarmSetKey
 from riglm.domain.list_plan import HOST_LIST_TOKENS, Prices
 from riglm.domain.naming import server_in
 from riglm.domain.prediction import Prediction, PredictionInput, ToolMatch, ToolSearchResult
@@ -41,7 +41,6 @@ from riglm.domain.session import (
 from riglm.domain.session_cost import DEFAULT_SIZES, Cost, SessionCost, SessionSizes
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Tool, ToolCatalog
-from riglm.domain.usage import MAX_USAGE_SESSIONS, SessionUse, WarmSet, WarmSetKey
 from riglm.ports.analytics import TrainingSession
 
 

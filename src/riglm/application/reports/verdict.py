@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from riglm.application.reports.figures import Observations
+from riglm.domain.duration import format_count
 from riglm.domain.exposure import Surface
-from riglm.domain.plurals import format_count
 
 _Z: Final = 1.959964
 """Standard deviations that contain 95 % of a normal distribution."""

@@ -14,7 +14,6 @@ from riglm.application.sessions.session_index import SessionLookupKey
 from riglm.application.tool_lists.selection import NullPrediction
 from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import request_params
-from riglm.domain.duration import TimeBudget
 from riglm.domain.errors import SessionEndedError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope
@@ -29,7 +28,7 @@ from riglm.ports.downstream import (
     NewsListener,
     SessionSharing,
 )
-from riglm.ports.session_state import SessionStatePort
+from riglm.ports.session_state import SessionStatePort, TimeBudget
 
 LINKS: Final = "link"
 """The kind of news that are about one connection."""

@@ -11,12 +11,11 @@ import msgspec
 from riglm.application.session_sharing.shared_sessions import SharedSessions
 from riglm.application.session_sharing.signing import StateSigner
 from riglm.domain import jsonrpc
-from riglm.domain.duration import TimeBudget
 from riglm.domain.errors import StateUnavailableError
 from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.session import Session
 from riglm.ports.downstream import Caller, ClientResponseSink, ConnectionHandoff, HandshakeConnection
-from riglm.ports.session_state import SessionStatePort
+from riglm.ports.session_state import SessionStatePort, TimeBudget
 from riglm.ports.upstream import EventPosition
 
 REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})

@@ -21,11 +21,10 @@ from riglm.application.session_sharing.signing import (
 )
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sessions.session_index import SessionLookupKey
-from riglm.domain.duration import TimeBudget
 from riglm.domain.errors import StateUnavailableError
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
-from riglm.ports.session_state import SessionStatePort
+from riglm.ports.session_state import SessionStatePort, TimeBudget
 
 _CHECK: Final = "key"
 _CHECKED_SECONDS: Final = 7 * 86_400.0

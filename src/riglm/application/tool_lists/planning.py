@@ -22,6 +22,7 @@ from riglm.application.tool_lists.selection import ListSelection, UsageSource
 from riglm.domain.client_support import NO_TOOL_SEARCH, ChosenSurface, choose_surface, most_tools_of
 from riglm.domain.everyday import everyday_weights
 from riglm.domain.exposure import NOTHING_HIDDEN, Surface
+from riglm.domain.learning import Usage, WarmSet
 from riglm.domain.list_plan import (
     ALIKE,
     COLD_USAGE,
@@ -42,7 +43,6 @@ from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import BYTES_PER_TOKEN, PermittedTools, estimated_tokens, profile
-from riglm.domain.usage import Usage, WarmSet
 
 _MAX_PLANS: Final = 64
 _MAX_SELECTIONS: Final = 32

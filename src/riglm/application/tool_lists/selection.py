@@ -7,11 +7,11 @@ from uuid import UUID
 
 from riglm.domain.exposure import Exposure, ShownTools
 from riglm.domain.invocation import DiscoveryMethod
+from riglm.domain.learning import WarmSet
 from riglm.domain.prediction import Prediction, ToolSearchResult
 from riglm.domain.session import Session, uuid7
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import ToolCatalog
-from riglm.domain.usage import WarmSet
 
 
 @dataclass(frozen=True, slots=True)

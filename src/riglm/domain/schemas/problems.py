@@ -1,16 +1,102 @@
-"""What is wrong with a configuration, collected, so that a user can correct all of it at once."""
+"""The shape of the configuration, and what is wrong with one: all problems together, so that a user can fix all."""
 
+import types
+import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.removed_keys import find_replacement
-from riglm.domain.schemas.shape import IndexedKeyPath, dotted, keys_at
+from riglm.domain.schemas.settings import Settings
+
+REMOVED_KEYS: Final[dict[str, str]] = {
+    "control.allow_upstream_changes": "remove it, change servers in riglm.yaml, and restart riglm",
+    "embedder.batch": "remove it: requests of several threads take turns of eight texts",
+}
+"""What to do about each key that was removed, by its path: `{"embedder.batch": "remove it: …"}`.
+
+A file or variable that sets such a key, or one below it, is refused with this text as the fix.
+"""
+
+
+def find_replacement(path: str) -> str | None:
+    """Return what to do about the key at a path, None if it was not removed. Capitals do not matter."""
+    keys = path.lower().split(".")
+    above = {".".join(keys[:length]) for length in range(1, len(keys) + 1)}
+    return next((fix for key, fix in REMOVED_KEYS.items() if key.lower() in above), None)
+
+
+IndexedKeyPath = tuple[str | int, ...]
+"""The location of a value in the configuration: keys and positions from the top."""
+
+
+def dotted(path: IndexedKeyPath) -> str:
+    """A path as people write it: `mcpServers.github.args[0]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaNode:
+    """One place in the configuration: its form, the keys of a section, and what a map or list holds.
+
+    A section has fixed keys, a map keys of the user's choice. `is_text` is True if a value may be any text, and is
+    neither a number nor one of some choices.
+    """
+
+    form: Literal["section", "map", "list", "value"]
+    keys: dict[str, Any] = field(default_factory=dict)
+    item: Any = None
+    is_text: bool = False
+
+    def below(self, key: str | int) -> "SchemaNode | None":
+        """The place under a key, None when there can be none."""
+        if self.form == "section":
+            return shape_of(self.keys[str(key)]) if key in self.keys else None
+        return shape_of(self.item) if self.form in {"map", "list"} else None
+
+
+def shape_of(annotation: Any) -> SchemaNode:
+    """The shape that values of a type have."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in {typing.Union, types.UnionType, typing.Annotated}:
+        return shape_of(next(argument for argument in arguments if argument is not types.NoneType))
+    if origin is dict:
+        return SchemaNode("map", item=arguments[1])
+    if origin is tuple:
+        return SchemaNode("list", item=arguments[0])
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields.items()
+        return SchemaNode("section", {field.alias or name: field.annotation for name, field in fields})
+    return SchemaNode("value", is_text=annotation in {str, Any, SecretStr})
+
+
+TOP = shape_of(Settings)
+"""The shape of the whole configuration."""
+
+
+def shape_at(path: IndexedKeyPath) -> SchemaNode | None:
+    """The shape at a path, None if the configuration has no such path."""
+    here: SchemaNode | None = TOP
+    for part in path:
+        here = here.below(part) if here else None
+    return here
+
+
+def keys_at(path: IndexedKeyPath) -> tuple[str, ...]:
+    """The keys that a section takes; none where there is no section."""
+    here = shape_at(path)
+    return tuple(here.keys) if here else ()
+
+
+def holds_text(path: IndexedKeyPath) -> bool:
+    """Whether a value at a path may be any text; where the configuration knows no such path, it may."""
+    here = shape_at(path)
+    return here is None or here.form != "value" or here.is_text
 
 
 @dataclass(frozen=True, slots=True)

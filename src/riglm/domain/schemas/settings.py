@@ -9,10 +9,9 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_valida
 
 from riglm.domain.naming import SEPARATOR, NamePatterns, Naming
 from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
-from riglm.domain.schemas.access_settings import AccessSettings
 from riglm.domain.schemas.base import SettingsModel, problem
 from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
-from riglm.domain.schemas.filtering import FilteringSettings, KnowledgeSettings
+from riglm.domain.schemas.filtering import AccessSettings, FilteringSettings, KnowledgeSettings
 from riglm.domain.schemas.section import (
     AuditSettings,
     EmbedderSettings,

@@ -7,7 +7,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from riglm.adapters.analytics.knowledge import SqlKnowledge
-from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge import Table
 from tests.contracts.knowledge_contract import MINE, a_thought, an_embedding
 from tests.waiting import WAIT_SECONDS
 

@@ -8,7 +8,7 @@ import pytest
 
 from riglm.adapters.configuration.loading import Configuration, Options, load
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.removed_keys import REMOVED_KEYS
+from riglm.domain.schemas.problems import REMOVED_KEYS
 
 
 class Place:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 from riglm.application.control import statistics, tools
-from riglm.domain.control import ConflictError, ControlUnavailableError, FieldError, InvalidInputError, NotFoundError
+from riglm.domain.errors import ConflictError, ControlUnavailableError, FieldError, InvalidInputError, NotFoundError
 from riglm.domain.schemas.control_api import Readiness, Series, ToolDetail
 from tests.unit.adapters.control.conftest import DIGEST, Served
 

@@ -5,10 +5,10 @@ import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+from riglm.application.control.configuration import RedactedConfiguration
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.tracking.record_queue import RecordCounts
-from riglm.domain.control import ConflictError, FieldError, InvalidInputError, RedactedConfiguration
-from riglm.domain.errors import AnalyticsUnavailableError
+from riglm.domain.errors import AnalyticsUnavailableError, ConflictError, FieldError, InvalidInputError
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller

@@ -9,8 +9,13 @@ import pytest
 from riglm.application.control import configuration
 from riglm.application.control.configuration import LiveConfiguration, PredictionReloadHandler, ReloadHandler
 from riglm.application.worker import Worker
-from riglm.domain.control import ConflictError, ControlUnavailableError, InvalidInputError
-from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
+from riglm.domain.errors import (
+    AnalyticsUnavailableError,
+    ConfigurationError,
+    ConflictError,
+    ControlUnavailableError,
+    InvalidInputError,
+)
 from riglm.domain.schemas.settings import Settings
 from tests.waiting import WAIT_SECONDS
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from riglm.application.control.overrides import delete_override, get_override, list_overrides, put_override
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.worker import Worker
-from riglm.domain.control import ConflictError, ControlUnavailableError, NotFoundError
+from riglm.domain.errors import ConflictError, ControlUnavailableError, NotFoundError
 from riglm.domain.schemas.control_api import OverrideCreate
 from riglm.domain.session import uuid7
 from tests.records import a_session, an_invocation, an_override

@@ -8,7 +8,7 @@ import pytest
 
 from riglm.application.control import running_proxy
 from riglm.application.control.running_proxy import MAX_SHARE, ProxyLoop, QueryCache, StoreThread
-from riglm.domain.control import ControlUnavailableError
+from riglm.domain.errors import ControlUnavailableError
 from tests.records import an_override
 from tests.unit.application.control.parts import SHORT_SECONDS, GatedStore, LoopThread
 from tests.unit.application.fakes import Clock

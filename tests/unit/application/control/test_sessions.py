@@ -3,7 +3,7 @@
 import pytest
 
 from riglm.application.control.sessions import list_sessions
-from riglm.domain.control import NotFoundError
+from riglm.domain.errors import NotFoundError
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.parts import open_session, running_proxy
 

@@ -13,7 +13,7 @@ from riglm.application.control.statistics import (
     get_session_clusters,
 )
 from riglm.application.control.tools import list_tools
-from riglm.domain.control import ControlUnavailableError
+from riglm.domain.errors import ControlUnavailableError
 from riglm.domain.schemas.control_api import Readiness, ToolCount, ToolPairCount
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from tests.records import a_session, an_exposure, an_invocation

@@ -4,7 +4,7 @@ import pytest
 
 from riglm.application.control.tools import approve_tool, list_tool_changes
 from riglm.application.trust import PinnedTools
-from riglm.domain.control import ConflictError, NotFoundError
+from riglm.domain.errors import ConflictError, NotFoundError
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.schemas.control_api import ToolApproval
 from riglm.domain.tool_pin import definition_digest

@@ -8,8 +8,7 @@ import pytest
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge import importing
 from riglm.application.knowledge.importing import KnowledgeImporter, LineFormat, Source, give_vectors
-from riglm.domain.knowledge.provenance import Table
-from riglm.domain.knowledge.records import Embedding
+from riglm.domain.knowledge import Embedding, Table
 from riglm.ports.embedder import EmbedderUnavailableError
 from riglm.ports.knowledge import Scope
 from tests.contracts.knowledge_contract import a_thought, an_embedding, an_entity, an_observation

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from riglm.application.knowledge.definition import OUTPUT_SCHEMA
-from riglm.domain.knowledge.provenance import Origin
-from riglm.domain.knowledge.records import Embedding, Entity, Observation
+from riglm.domain.knowledge import Embedding, Entity, Observation, Origin
 from riglm.domain.session import uuid7
 from tests.unit.application.knowledge.voices import Stage, a_thought, embedded
 from tests.waiting import WAIT_SECONDS

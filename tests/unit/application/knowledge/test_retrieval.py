@@ -10,7 +10,7 @@ from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.retrieval import LazyVectorStore, QuestionEmbedder
 from riglm.application.worker import Worker
 from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.knowledge.provenance import Table
+from riglm.domain.knowledge import Table
 from riglm.ports.embedder import Embedders, EmbedderUnavailableError
 from riglm.ports.knowledge import Scope
 from tests.stores.memory import InMemoryKnowledge

@@ -7,8 +7,7 @@ from typing import Any
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.inner_voice import InnerVoice, QueryLog
 from riglm.application.knowledge.retrieval import EmbeddedQuery, Retrieval
-from riglm.domain.knowledge.provenance import Origin, Table
-from riglm.domain.knowledge.records import Embedding, SnippetCandidate, Thought
+from riglm.domain.knowledge import Embedding, Origin, SnippetCandidate, Table, Thought
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.domain.session import uuid7
 from riglm.ports.knowledge import Scope

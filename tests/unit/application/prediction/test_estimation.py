@@ -6,8 +6,8 @@ import pytest
 from riglm.adapters.prediction import select_predictor
 from riglm.application.prediction.calibration import MAX_LEARNED_TOOLS, LearnedSessions
 from riglm.application.prediction.prediction_settings import Strategy
+from riglm.domain.learning import MAX_TOOLS, SessionUse, WarmSetKey
 from riglm.domain.prediction import Prediction
-from riglm.domain.usage import MAX_TOOLS, SessionUse, WarmSetKey
 from riglm.ports.predictor import PredictorPort
 
 TOOLS = tuple(f"files__tool{number:02}" for number in range(30))

@@ -15,8 +15,7 @@ import jwt
 
 from riglm.adapters.mcp.downstream.http_server import Identity
 from riglm.adapters.mcp.wire.certificates import create_httpx_context
-from riglm.domain.access import is_protected
-from riglm.domain.issuers import is_same_issuer, issuer_spellings
+from riglm.domain.access import is_protected, is_same_issuer, issuer_spellings
 from riglm.domain.schemas.downstream import TokenIssuerSettings
 
 if TYPE_CHECKING:

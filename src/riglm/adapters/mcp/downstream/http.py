@@ -23,8 +23,7 @@ from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.decoding import decode_any
 from riglm.domain import jsonrpc, protocol, request_params
-from riglm.domain.access import CrossOrigin
-from riglm.domain.access_rules import AccessRules
+from riglm.domain.access import AccessRules, CrossOrigin
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.schemas.filtering import FilteringSettings

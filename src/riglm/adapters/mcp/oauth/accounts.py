@@ -14,8 +14,7 @@ from typing import Final
 
 import msgspec
 
-from riglm.domain.errors import RiglmError
-from riglm.domain.shortage import failed_write
+from riglm.domain.errors import RiglmError, failed_write
 from riglm.domain.upstream import AccountKey
 
 MAX_LEEWAY_SECONDS: Final = 60.0

@@ -13,8 +13,8 @@ from pydantic import AnyUrl
 from riglm.adapters.mcp.oauth.accounts import Account
 from riglm.adapters.mcp.oauth.ping import authorize, require_safe
 from riglm.adapters.mcp.oauth.unattended import AnySlashProvider
+from riglm.domain.access import is_same_issuer
 from riglm.domain.errors import RiglmError
-from riglm.domain.issuers import is_same_issuer
 from riglm.domain.upstream import UpstreamSpec
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from urllib.parse import quote, urlsplit
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.wire.certificates import create_httpx_context
-from riglm.domain.access import is_protected
+from riglm.domain.access import is_protected, is_same_issuer
 from riglm.domain.errors import RiglmError
-from riglm.domain.issuers import is_same_issuer
 from riglm.domain.upstream import UpstreamSpec
 
 _MAX_EXPIRES_IN: Final = 3.0e9

@@ -20,8 +20,8 @@ from riglm.adapters.mcp.oauth.ping import authorize, require_https
 from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
 from riglm.adapters.mcp.oauth.token_requests import read_token_response
 from riglm.adapters.mcp.wire.certificates import create_httpx_context
+from riglm.domain.access import is_same_issuer
 from riglm.domain.errors import RiglmError
-from riglm.domain.issuers import is_same_issuer
 from riglm.domain.upstream import IdentityProvider, UpstreamSpec
 
 

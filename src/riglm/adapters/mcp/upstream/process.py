@@ -14,9 +14,8 @@ from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answer
 from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder, decode
 from riglm.adapters.mcp.wire.framing import LineSplitter
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailableError
+from riglm.domain.errors import TOO_FEW_PROCESSES, UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
-from riglm.domain.shortage import TOO_FEW_PROCESSES
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")

@@ -9,7 +9,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from riglm.domain.finding import DoctorSection, Finding, Severity
+from riglm.domain.doctor import DoctorSection, Finding, Severity
 
 _log: Final = logging.getLogger("riglm.doctor")
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from riglm.domain.doctor import DoctorSection, Finding, Severity
 from riglm.domain.errors import RiglmError
-from riglm.domain.finding import DoctorSection, Finding, Severity
 from riglm.domain.redaction import (
     begins_like_a_key,
     holds_secret,

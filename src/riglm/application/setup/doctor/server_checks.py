@@ -19,7 +19,7 @@ from riglm.application.forwarding.riglm_requests import Asking
 from riglm.application.owners import server_info
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.client_support import ClientBehavior, list_timeout_of
-from riglm.domain.finding import DoctorSection, Finding, Severity
+from riglm.domain.doctor import DoctorSection, Finding, Severity
 from riglm.domain.jsonrpc import Message
 from riglm.domain.redaction import mask_command
 from riglm.domain.schemas.section import TimeoutSettings

@@ -13,14 +13,13 @@ from typing import Final
 from riglm.application.setup.doctor.tool_checks import check_changed_tools
 from riglm.domain.client_setup import ClientSetup, RiglmServerEntry
 from riglm.domain.client_support import ChosenSurface, choose_surface, support_of
+from riglm.domain.doctor import DoctorSection, Finding, RecordedClient, Severity, SpoolStatus, StoreStatus
 from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.exposure import Surface
-from riglm.domain.finding import DoctorSection, Finding, Severity
 from riglm.domain.redaction import RUNNERS, mask_address
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import ProtocolEra
-from riglm.domain.store_status import RecordedClient, SpoolStatus, StoreStatus
 from riglm.domain.tool_pin import OnChange
 
 _client_finding: Final = partial(Finding, DoctorSection.CLIENTS)

@@ -9,7 +9,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.client_support import CLIENTS
 from riglm.domain.definition_scan import OtherTools, scan_definition
-from riglm.domain.finding import DoctorSection, Finding, Severity
+from riglm.domain.doctor import DoctorSection, Finding, Severity
 from riglm.domain.naming import NamePatterns, Naming, public_names
 from riglm.domain.policy import Policy, ToolVisibility
 from riglm.domain.providers import Provider, providers_of

@@ -2,7 +2,7 @@ import time
 from collections.abc import Iterable
 
 from riglm.application.setup.doctor.checks import Check, in_thread, run_checks
-from riglm.domain.finding import DoctorSection, Finding, Severity
+from riglm.domain.doctor import DoctorSection, Finding, Severity
 
 GOOD = Finding(DoctorSection.MACHINE, Severity.OK, "here", "all is well")
 

@@ -7,9 +7,8 @@ import pytest
 from riglm.application.setup.doctor import store_checks
 from riglm.application.setup.doctor.store_checks import check_client_files, check_recorded_client
 from riglm.domain.client_setup import ClientSetup, ConfigLocation, RiglmServerEntry
-from riglm.domain.finding import Finding, Severity
+from riglm.domain.doctor import Finding, RecordedClient, Severity
 from riglm.domain.schemas.filtering import FilteringSettings
-from riglm.domain.store_status import RecordedClient
 
 
 def seen(name: str, era: str = "handshake") -> RecordedClient:

@@ -5,7 +5,7 @@ import pytest
 
 from riglm.adapters.doctor import shared_mode
 from riglm.application.setup.doctor.configuration_checks import check_configuration, check_problems
-from riglm.domain.finding import Severity
+from riglm.domain.doctor import Severity
 from riglm.domain.schemas.settings import Settings
 
 SECRET = "correct-horse-battery"

@@ -17,7 +17,7 @@ from riglm.application.setup.doctor.server_checks import (
 )
 from riglm.domain import jsonrpc
 from riglm.domain.client_support import support_by_key
-from riglm.domain.finding import Finding, Severity
+from riglm.domain.doctor import Finding, Severity
 from riglm.domain.schemas.section import TimeoutSettings
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES, UpstreamSpec
 from tests.unit.application.fakes import Server, asks, opened, tools

@@ -4,7 +4,7 @@ from typing import Any
 from riglm.adapters.doctor import find_schema_fault
 from riglm.application.setup.doctor.tool_checks import check_tools
 from riglm.domain.client_setup import ENTRY
-from riglm.domain.finding import Finding, Severity
+from riglm.domain.doctor import Finding, Severity
 from riglm.domain.naming import Naming
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.tool import ToolCatalog, read_catalog

@@ -1,13 +1,152 @@
-"""Which candidates are given: held to a slow and plain telling of the steps."""
-
 import math
+import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from riglm.domain.knowledge.provenance import Origin, Table, capped
-from riglm.domain.knowledge.records import SnippetCandidate, content_hash
-from riglm.domain.knowledge.snippet_selection import SnippetQuery, allocated, selected
+from riglm.domain.knowledge import (
+    MAX_SNIPPET_LENGTH,
+    Origin,
+    Relation,
+    SnippetCandidate,
+    SnippetQuery,
+    Table,
+    TrustTier,
+    allocated,
+    capped,
+    content_hash,
+    entity_text,
+    normalised,
+    searched_text,
+    selected,
+    sentence,
+    trust_tier,
+)
+from tests.contracts.knowledge_contract import a_thought, an_entity, an_observation
+
+
+def test_the_steps_are_taken_in_their_order():
+    assert normalised("  \uff26\uff21\uff2c\uff23\uff2f\uff2e\u00a0\t\nmigration ") == "falcon migration"
+    assert normalised("ﬁ Ⅳ ①") == "fi iv 1"
+    assert normalised("zero\u200bwidth\u2060 soft\u00adhyphen bell\x07") == "zerowidth softhyphen bell"
+    assert normalised("İ") == "i̇"
+    assert normalised("a \u200b b") == "a b"
+    assert normalised("\u200b a \u200b") == "a"
+
+
+def test_the_hash_is_the_same_for_ever():
+    assert content_hash("") == "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+    assert content_hash(" Falcon \n MIGRATION") == content_hash("falcon migration")
+    assert content_hash("falcon migrations") != content_hash("falcon migration")
+
+
+def test_halves_of_surrogate_pairs_have_a_hash():
+    assert content_hash("\ud800") != content_hash("\ud801")
+
+
+@given(st.text(max_size=60))
+def test_case_and_white_space_make_no_difference(text: str):
+    spread = "\t " + text.replace(" ", " \n ") + "\r\n"
+    assert content_hash(spread) == content_hash(text)
+    assert "\x00" not in normalised(text)
+
+
+@given(st.text(max_size=60))
+def test_texts_of_printable_characters_take_the_same_way_as_all(text: str):
+    assert normalised(text + "\u200b") == normalised(text) or text.rstrip() != text
+
+
+BLANKS_AND_UNSEEN = st.text(
+    st.sampled_from("aA\u0301\u0307i \t\u200b\u200d\u00ad\x07\u2060\u00a0\u03a3\u0345\uff26"), max_size=12
+)
+
+
+@given(st.text(max_size=60) | BLANKS_AND_UNSEEN)
+def test_a_normal_form_is_its_own_normal_form(text: str):
+    assert normalised(normalised(text)) == normalised(text)
+
+
+def test_as_many_whole_sentences_as_fit_are_kept():
+    assert capped("One. Two! Three? Four", 18).text == "One. Two! Three?"
+    assert capped("One. Two! Three? Four", 11).text == "One. Two!"
+
+
+@given(st.text(alphabet="ab.!? \n😀", max_size=60), st.integers(1, 40))
+def test_what_is_left_is_the_longest_that_ends_a_sentence_or_the_limit(text: str, longest: int):
+    cut = capped(text, longest)
+    assert (cut.text, cut.start) == (text[: cut.end], 0)
+    assert len(cut.text) <= longest
+    if len(text) <= longest:
+        assert cut.text == text
+        return
+    ends = [end for end in range(1, longest + 1) if text[end - 1] in ".!?" and re.match(r"\s", text[end : end + 1])]
+    assert cut.end == (max(ends) if ends and max(ends) >= longest * 0.75 else longest)
+
+
+def test_an_abbreviation_at_the_beginning_is_not_all_that_is_left():
+    assert capped("TODO. " + "x" * 900).text == "TODO. " + "x" * (MAX_SNIPPET_LENGTH - 6)
+
+
+@pytest.mark.parametrize(
+    ("origin", "tier"), [("human", "green"), ("logged", "green"), ("tool", "amber"), ("model", "red")]
+)
+def test_thoughts_are_trusted_by_who_had_them(origin: str, tier: str):
+    assert trust_tier(Table.THOUGHTS, Origin(origin)) == TrustTier(tier)
+
+
+@pytest.mark.parametrize("origin", Origin)
+@pytest.mark.parametrize("table", [Table.ENTITIES, Table.OBSERVATIONS])
+def test_the_graph_is_trusted_whoever_wrote_it(table: Table, origin: Origin):
+    assert trust_tier(table, origin) is TrustTier.GREEN
+
+
+def test_ids_are_unique_over_all_tables():
+    assert [table.public_id("1") for table in Table] == ["t:1", "e:1", "o:1"]
+    assert [table.source_type for table in Table] == ["thought", "kg_entity", "kg_observation"]
+
+
+def _relation(source: str, kind: str, target: str) -> Relation:
+    return Relation(owner="", source=source, target=target, kind=kind)
+
+
+RELATIONS = [_relation("Bob", "knows", "Alice"), _relation("Alice", "works_at", "Acme"), _relation("A", "is", "B")]
+
+
+def test_what_is_searched_says_whom_the_graph_speaks_of():
+    alice = an_entity("Alice")
+    assert searched_text(an_observation(alice, "Likes tea")) == "About Alice. Likes tea"
+    assert searched_text(alice) == "About Alice. Alice (person)"
+    assert searched_text(a_thought("Tea at five")) == "Tea at five"
+
+
+def test_an_entity_is_its_name_its_kind_and_its_relations_its_own_first():
+    told = "Alice (person). Alice works at Acme. A is B. Bob knows Alice."
+    assert entity_text("Alice", "person", RELATIONS) == told
+    assert entity_text("alice", "person", reversed(RELATIONS)) == f"a{told[1:]}"
+    assert entity_text("Alice", "", []) == "Alice."
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain"),
+    [("works_at", "works at"), ("worksAt", "works at"), ("WORKS_AT", "WORKS AT"), ("is  Married-to ", "is married to")],
+)
+def test_a_relation_s_kind_is_told_in_words(kind, plain):
+    assert sentence(_relation("A", kind, "B")) == f"A {plain} B."
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(max_size=300), max_size=20))
+def test_relations_are_whole_and_as_many_as_fit_a_snippet(names):
+    text = entity_text("Alice", "person", [_relation("Alice", "knows", name) for name in names])
+    assert len(text) <= MAX_SNIPPET_LENGTH
+    told = {f"Alice knows {name}." for name in names}
+    left = text.removeprefix("Alice (person).")
+    while left:
+        first = max((words for words in told if left.startswith(f" {words}")), key=len)
+        told.discard(first)
+        left = left.removeprefix(f" {first}")
+
 
 TEXTS = ("one", "ONE ", "two", "three", "four", "five", "six", "seven", "eight. " * 200, "eight. " * 300)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from riglm.domain.shortage import failed_write, shortage_in
+from riglm.domain.errors import failed_write, shortage_in
 
 
 @pytest.mark.parametrize(
