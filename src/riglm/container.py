@@ -16,7 +16,7 @@ from riglm.lazy_providers import lazy, missing, when
 # isort: split
 from dependency_injector.containers import DeclarativeContainer
 from dependency_injector.providers import Callable as Call
-from dependency_injector.providers import Dependency, Factory, Object, Provider, Resource, Selector, Singleton
+from dependency_injector.providers import Dependency, Factory, Object, Provider, Resource, Selector, Self, Singleton
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,7 @@ class Container(DeclarativeContainer):
     """The parts of a riglm process. `part()` gives the part; `part.provider` is a function that gives it later."""
 
     # ---- what a process starts from
+    _container: Provider["Container"] = Self()
     settings: Provider[Settings] = Dependency(instance_of=Settings)
     given: Any = settings.provided  # its attributes are values of the settings
     kind = given.storage.kind
@@ -105,8 +106,7 @@ class Container(DeclarativeContainer):
     )
     _spool_path = Factory(lazy("adapters.spool.file_lock:spool_directory"), Call(locations.spool_root, settings))
     spool_path: Provider["Path"] = Factory(_spool_path, Call(locations.store_identity, settings))
-    clickhouse_spool_path: Provider["Path | None"] = when(given.clickhouse.url, Factory(_spool_path, _clickhouse_url)
-    )
+    clickhouse_spool_path: Provider["Path | None"] = when(given.clickhouse.url, Factory(_spool_path, _clickhouse_url))
     spool_paths: Provider["list[Path]"] = Call(lambda *paths: [*filter(None, paths)], spool_path, clickhouse_spool_path)
     _spool = Factory(
         lazy("adapters.spool.sqlite_spool:SqliteSpool"), max_bytes=given.storage.spool.max_bytes,
@@ -177,10 +177,10 @@ class Container(DeclarativeContainer):
     access: Provider["AccessRules | None"] = when(
         given.access, Singleton(lazy("domain.access:AccessRules"), given.access, given.server_names.call())
     )
-
     live_configuration: Provider["LiveConfiguration"] = Singleton(
         lazy("application.control.configuration:LiveConfiguration"), settings,
-        open_store=when(given.storage.outlives_process, analytics.provider), fixed=configuration.provided.fixed_keys
+        open_store=when(given.storage.outlives_process, analytics.provider), fixed=configuration.provided.fixed_keys,
+        create_handlers=Call(lazy("reload_handlers:create_reload_handlers"), _container).provider
     )
 
     # ---- prediction, on threads for the model, for learning, for what clients wait for, and for reads of the store

@@ -3,29 +3,38 @@
 import importlib
 import operator
 import sys
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 from riglm.domain.errors import ConfigurationError
 
 
-class _WithoutFrameworks:
-    """Hides the libraries that dependency-injector imports where they are installed: 0.3 s of each start."""
+@contextmanager
+def _without_frameworks() -> Iterator[None]:
+    """Keep dependency-injector from importing web frameworks for its wiring, which riglm does not use.
 
-    hidden: Final = frozenset({"fast_depends", "fastapi", "pydantic_settings", "starlette", "werkzeug", "yaml"})
+    That would take 0.3 s of each start. A process that only uses riglm as a library may need them.
+    """
+    unused = {"pydantic_settings": None, "yaml": None, "dependency_injector.wiring": SimpleNamespace(wire=0, unwire=0)}
+    if "riglm.cli.entry" not in sys.modules or "dependency_injector.containers" in sys.modules:
+        yield
+        return
+    before = {name: sys.modules[name] for name in unused if name in sys.modules}
+    sys.modules.update(cast("dict[str, ModuleType]", unused))  # the import of None fails
+    try:
+        yield
+    finally:
+        for name in unused:
+            del sys.modules[name]
+        sys.modules.update(before)
 
-    def find_spec(self, name: str, *_: object) -> None:
-        if name.partition(".")[0] in self.hidden:
-            raise ModuleNotFoundError(name)
 
-
-sys.meta_path.insert(0, _WithoutFrameworks())
-try:
+with _without_frameworks():
     from dependency_injector.containers import DeclarativeContainer as _Container  # noqa: F401  # that imports them
     from dependency_injector.providers import Callable as Call
     from dependency_injector.providers import Object, Provider, Selector
-finally:
-    del sys.meta_path[0]
 
 
 def lazy(path: str, message: str = "") -> Callable[..., Any]:

@@ -6,13 +6,15 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from riglm.adapters.configuration.locations import data_directory
 from riglm.adapters.mcp.upstream.upstreams import Upstreams
+from riglm.application.failing_open import FailingOpen
 from riglm.application.proxy import ProxyService
-from riglm.application.sessions.registry import SessionReset, identification_settings
+from riglm.application.sessions.registry import SessionReset
+from riglm.application.store_follower import StoreFollower
 from riglm.container import Container
 from riglm.domain.retention import ErasureRequest
 from riglm.domain.tool import StoredToolCatalog
@@ -25,17 +27,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from riglm.adapters.control.tokens import Tokens
-    from riglm.adapters.telemetry.logs import JsonLogs
-    from riglm.application.control.configuration import ReloadHandler
     from riglm.application.control.running_proxy import RunningProxy
     from riglm.application.session_sharing.session_sharing_service import SessionSharingService
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.predictor import PredictorPort
 
 _SWEEP_SECONDS: Final = 30.0
-_OVERRIDES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
 _CATALOGS_SECONDS: Final = 0.25
-_CHANGES_SECONDS: Final = 0.25
+_CHANGES_SECONDS: Final = 0.25  # reading them takes milliseconds; a store that is held is read later
 _PINS_SECONDS: Final = 5.0  # without them, tools that may be held back are neither listed nor called
 _CONTROL_SWITCH_SECONDS: Final = 0.0005  # the proxy's event loop waits no longer for the thread of the control API
 _log: Final = logging.getLogger("riglm")
@@ -71,7 +68,7 @@ async def lifespan(
             ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
             _read_for_metrics(container, ports)
             await _recall_catalogs(container)
-            await opened.enter_async_context(_following_store(container))
+            changes = await opened.enter_async_context(_following_store(container))
             middleware = container.filter_middleware() if filtered else None
             proxy = ProxyService(
                 services, ports, settings.naming, middleware, container.access(), is_alone=bool(settings.lone_server)
@@ -88,13 +85,9 @@ async def lifespan(
             try:
                 async with _controlled(container, ports, control), _gateways(container, ports):
                     if middleware is not None:
-                        overrides = container.overrides()
                         container.warm_sets().on_change(middleware.reconfigured)
-                        overrides.when_changed(middleware.overridden)
-                        tasks.append(asyncio.create_task(overrides.follow()))
-                        await overrides.ready(_OVERRIDES_SECONDS)
-                    if settings.storage.outlives_process:
-                        await container.live_configuration().ready(_CHANGES_SECONDS)
+                        container.overrides().when_changed(middleware.overridden)
+                    await changes.ready(_CHANGES_SECONDS)
                     await proxy.check_names()
                     yield proxy
             finally:
@@ -131,21 +124,45 @@ async def _recall_catalogs(container: Container) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _following_store(container: Container) -> AsyncIterator[None]:
-    """Follow approved tools and changed settings in the store; wait for approvals if tools may be held back."""
-    pins, live, worker = container.pins(), container.live_configuration(), container.store_worker()
-    live.apply_by(lambda: _reload_handlers(container))
-    following = [asyncio.create_task(pins.follow(worker, container.choices))]
+async def _following_store(container: Container) -> AsyncIterator[StoreFollower]:
+    """Follow what other processes change in the store; wait for approvals if tools may be held back."""
+    settings, pins = container.settings(), container.pins()
+    readers = [_changed_settings_reader(container)] if settings.storage.outlives_process else []
+    if settings.intercepts_lists or any(spec.gateway for spec in settings.upstream_specs()):
+        readers.append(container.overrides().refresh)
+    changes = StoreFollower(*readers)
+    approvals = StoreFollower(lambda: pins.refresh(container.store_worker(), container.choices))
+    following = [asyncio.create_task(each.follow()) for each in (changes, approvals)]
     try:
-        if container.settings().storage.outlives_process:
-            following.append(asyncio.create_task(live.follow(worker, container.choices)))
         if pins.is_strict:
             await pins.ready(_PINS_SECONDS)
-        yield
+        yield changes
     finally:
         await pins.close()
         for task in following:
             task.cancel()
+
+
+def _changed_settings_reader(container: Container) -> Callable[[], Awaitable[None]]:
+    """Return what reads changed settings; what applies them is made for the control API, or once there are some."""
+    live = container.live_configuration() if container.settings().control.enabled else None
+    guarded = FailingOpen(_log, "changed settings could not be read; those that were read last count, and")
+
+    def find() -> Mapping[str, Any]:
+        return container.choices().list_setting_changes()
+
+    async def read() -> Mapping[str, Any]:
+        return await asyncio.wrap_future(container.store_worker().submit(find))
+
+    async def refresh() -> None:
+        nonlocal live
+        with guarded:
+            if live is None and await read():
+                live = container.live_configuration()
+            if live is not None:
+                await live.refresh(read)
+
+    return refresh
 
 
 async def _close_prediction(container: Container) -> None:
@@ -216,8 +233,7 @@ async def _gateways(container: Container, upstreams: Sequence[UpstreamPort]) -> 
     from riglm.application.worker import Worker
 
     with contextlib.ExitStack() as stack:
-        # where lists are filtered, the overrides are followed already
-        updating = [] if container.settings().intercepts_lists else [container.overrides().follow()]
+        updating = []
         for upstream, account in managed:
             namespace = MetaMcpNamespace(account, data_directory(os.environ), try_lock)
             stack.callback(namespace.close)
@@ -286,49 +302,3 @@ def create_control(container: Container, upstreams: Sequence[UpstreamPort]) -> "
         retention_days=settings.retention.usage_days,
         audit=container.audit(),
     )
-
-
-def _make_predictor(settings: "Settings") -> "PredictorPort":
-    return Container(settings=settings).predictor()
-
-
-def _reload_handlers(container: Container) -> "list[ReloadHandler]":
-    """Return what applies changed settings to the parts of a process."""
-    from riglm.application.control.configuration import (
-        FilteringReloadHandler,
-        PredictionReloadHandler,
-        ValueReloadHandler,
-    )
-
-    maintenance = container.maintenance()
-    handlers: list[ReloadHandler] = [
-        ValueReloadHandler(lambda new: new.arguments, container.tracking().take_arguments),
-        ValueReloadHandler(identification_settings, container.sessions().look_for),
-        ValueReloadHandler(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
-        ValueReloadHandler(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
-    ]
-    if container.settings().intercepts_lists:
-        filtering, middleware = container.filtering(), container.filter_middleware()
-
-        def learned_anew() -> None:
-            filtering.rechoose()
-            middleware.reconfigured()
-
-        container.prediction().on_reload(learned_anew)
-        handlers += [
-            FilteringReloadHandler(filtering, middleware.reconfigured),
-            PredictionReloadHandler(container.prediction(), container.prediction_settings, _make_predictor),
-            ValueReloadHandler(container.prediction_settings, container.warm_sets().follow),
-        ]
-    voice = container.voice()
-    if voice is not None:
-        handlers.append(ValueReloadHandler(lambda new: new.knowledge, voice.follow))
-    logs: JsonLogs | None = container.logs()
-    if logs is not None:
-        known = container.configuration().settings.secrets()
-        handlers.append(
-            ValueReloadHandler(
-                lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
-            )
-        )
-    return handlers

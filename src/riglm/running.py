@@ -49,9 +49,8 @@ def run_stdio(configuration: Configuration) -> int:
         await serve_stdio(proxy, limit=settings.limits.message_bytes, stop=stop)
 
     filtering = settings.filtering.model_copy(update={"profile": _profile_here(settings.filtering)})
-    alone = settings.model_copy(  # one client, one process
-        update={"state": StateSettings(), "filtering": filtering, "access": {}}
-    )
+    # One client, one process. `StateSettings()` would build its schema, before the server is started.
+    alone = settings.model_copy(update={"state": StateSettings.model_construct(), "filtering": filtering, "access": {}})
     return _run(alone, configuration, serve)
 
 

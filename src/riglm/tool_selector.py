@@ -19,6 +19,7 @@ from riglm.adapters.prediction import available as predictors_there
 from riglm.application.selector.offer import ToolReader, shortly, text
 from riglm.application.selector.selecting_service import SelectingService
 from riglm.application.selector.session import BackgroundLoop, ToolSession
+from riglm.application.store_follower import StoreFollower
 from riglm.container import Container
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
@@ -211,7 +212,7 @@ def _settings_for(store: StoreOption, config: PathLike | None, asked: Mapping[st
         values += _suited(asked.get("filtering", {}))
         values += _stored(store)
     configuration = _loaded(store, config, values)
-    settings = configuration.settings.model_copy(update={"state": StateSettings()})
+    settings = configuration.settings.model_copy(update={"state": StateSettings.model_construct()})
     require_all(
         lambda: require_predictor(configuration, predictors_there),
         lambda: require_embedder(configuration, embedders_there),
@@ -226,7 +227,8 @@ async def _selecting(settings: Settings) -> AsyncIterator[SelectingService]:
     """What selects by these settings, open; it is closed in reverse order."""
     asked = settings.embedder
     container = Container(settings=settings, owns_process=False, prediction_timeout=asked.deadline)
-    recorder, prediction, overrides = container.recorder(), container.prediction(), container.overrides()
+    recorder, prediction = container.recorder(), container.prediction()
+    follower = StoreFollower(container.overrides().refresh)
     workers = (
         container.prediction_worker(),
         container.store_worker(),
@@ -238,9 +240,9 @@ async def _selecting(settings: Settings) -> AsyncIterator[SelectingService]:
         stack.callback(container.shutdown_resources)
         for part in (recorder, container.maintenance(), *workers):
             stack.enter_context(part)
-        following = asyncio.create_task(overrides.follow())
+        following = asyncio.create_task(follower.follow())
         try:
-            await overrides.ready(_OVERRIDES_SECONDS)
+            await follower.ready(_OVERRIDES_SECONDS)
             timeout_seconds = asked.start_deadline + asked.deadline
             yield SelectingService(
                 container.filtering(), prediction, container.services(), timeout_seconds=timeout_seconds

@@ -14,7 +14,7 @@ import pytest
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.file_lock import spool_directory
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
-from riglm.application.trust import FOLLOW_SECONDS
+from riglm.application.store_follower import FOLLOW_SECONDS
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.tool_pin import definition_digest
 from tests.integration.past import listing_server

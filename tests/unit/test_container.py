@@ -128,8 +128,9 @@ def test_postgresql_without_its_driver_is_an_error_with_its_extra(monkeypatch):
 
 def test_the_container_imports_no_web_framework_and_hides_none_for_long():
     look = (
-        "import sys, riglm.container; print(sorted({name.split('.')[0] for name in sys.modules}"
-        " & {'fastapi', 'starlette', 'werkzeug', 'numpy', 'sqlalchemy'})); import fastapi"
+        "import sys, riglm.cli.entry, riglm.container; print(sorted({name.split('.')[0] for name in sys.modules}"
+        " & {'fastapi', 'starlette', 'werkzeug', 'numpy', 'sqlalchemy'})); import fastapi, yaml;"
+        " from dependency_injector.wiring import inject"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.strip() == "[]"

@@ -3,12 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
-from riglm.application.aggregation.connection import MultiServerConnection
-from riglm.application.aggregation.merged_lists import MergedListCache
-from riglm.application.aggregation.multi_server_modern import MultiServerModernHandler
-from riglm.application.aggregation.upstream_group import check_names
 from riglm.application.connections.single_server import DualEraRouter, SingleServerConnection
 from riglm.application.connections.single_server_modern import SingleServerModernHandler
 from riglm.application.filter_middleware.filtering_modern import FilteringModernHandler
@@ -25,6 +22,9 @@ from riglm.ports.downstream import (
     HandshakeConnection,
 )
 from riglm.ports.upstream import UpstreamPort
+
+if TYPE_CHECKING:
+    from riglm.application.aggregation.merged_lists import MergedListCache
 
 _log: Final = logging.getLogger("riglm.proxy")
 
@@ -50,7 +50,7 @@ class ProxyService(DownstreamPort):
         """
         self._services = services
         self._upstreams = tuple(upstreams)
-        self._merged_lists = MergedListCache(naming)
+        self._naming = naming
         self._is_alone = len(self._upstreams) == 1 if is_alone is None else is_alone
         self._showing = showing
         self.arrived = None if services.overhead is None else services.overhead.begin
@@ -59,6 +59,12 @@ class ProxyService(DownstreamPort):
         self._separates_principals = any(upstream.spec.oauth.is_per_caller for upstream in upstreams)
         self._modern: dict[tuple[str, str], FilteringModernHandler] = {}
         self._modern_for("", "")
+
+    @cached_property
+    def _merged_lists(self) -> "MergedListCache":
+        from riglm.application.aggregation.merged_lists import MergedListCache  # in front of several servers only
+
+        return MergedListCache(self._naming)
 
     def modern_for(self, caller: Caller) -> FilteringModernHandler:
         return self._modern_for(caller.access, caller.principal if self._separates_principals else "")
@@ -74,6 +80,8 @@ class ProxyService(DownstreamPort):
         upstreams = self._permitted(access, principal)
         if self._is_alone:
             return SingleServerModernHandler(self._services, upstreams[0], self._showing, access)
+        from riglm.application.aggregation.multi_server_modern import MultiServerModernHandler
+
         return MultiServerModernHandler(self._services, upstreams, self._merged_lists, self._showing, access)
 
     def _permitted(self, access: str, principal: str) -> Sequence[UpstreamPort]:
@@ -95,6 +103,8 @@ class ProxyService(DownstreamPort):
         upstreams = self._permitted(caller.access, caller.principal)
         if self._is_alone:
             return SingleServerConnection(self._services, upstreams[0], caller, channel, self._showing)
+        from riglm.application.aggregation.connection import MultiServerConnection
+
         return MultiServerConnection(self._services, upstreams, self._merged_lists, caller, channel, self._showing)
 
     def share(self, notify: Callable[[str], None]) -> Callable[[str], None]:
@@ -115,7 +125,10 @@ class ProxyService(DownstreamPort):
         Raises:
             ConfigurationError: two servers do; both are named.
         """
-        await check_names(self._upstreams, self._merged_lists)
+        if not self._is_alone:
+            from riglm.application.aggregation.upstream_group import check_names
+
+            await check_names(self._upstreams, self._merged_lists)
 
     def sweep(self) -> None:
         """Forget what has been idle for too long; called now and then."""

@@ -26,12 +26,6 @@ MAX_PINS: Final = 10_000
 FIRST_SIGHT_SECONDS: Final = 120.0
 """Seconds within which all pages of a new server's first list are pinned."""
 
-FOLLOW_SECONDS: Final = 2.0
-"""Minimum seconds after which the store is read again if tools may be held back."""
-
-_PAUSE_RATIO: Final = 20
-"""Minimum pause between two readings, relative to how long one takes."""
-
 _MAX_WAITING: Final = 1000
 _MAX_KNOWN_PAGES: Final = 1000
 _MAX_KNOWN_BYTES: Final = 16 << 20
@@ -258,8 +252,10 @@ class PinnedTools:
     async def refresh(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
         """Read the store on the worker, the first time with what earlier processes left in spools.
 
-        Spools come first: what leaves them is in the store.
+        Spools come first: what leaves them is in the store. Where no tool may be held back, one reading is enough.
         """
+        if self._is_read and not self._modes:
+            return
 
         def find() -> Sequence[ToolPin] | None:
             spooled = () if self._is_read else [pin for pin in self._list_spooled() if pin.server in self._servers]
@@ -272,13 +268,6 @@ class PinnedTools:
             pins = await asyncio.wrap_future(worker.submit(find))
             if pins is not None:
                 self.read(pins)
-
-    async def follow(self, worker: Worker, store: Callable[[], ToolPinsPort]) -> None:
-        """Read the store until that succeeds; if tools may be held back, go on: other processes see changes too."""
-        while not self._is_read or self._modes:
-            began = time.monotonic()
-            await self.refresh(worker, store)
-            await asyncio.sleep(max(FOLLOW_SECONDS, _PAUSE_RATIO * (time.monotonic() - began)))
 
     async def close(self) -> None:
         """Wait a short time until everything that was listed is compared and recorded; report what is not."""

@@ -51,10 +51,10 @@ def _mask_value(found: re.Match[str]) -> str:
     value, begin = _meaning(written), found["key"] + found["sign"]
     if name in _NOT_SECRET or "://" in value:
         return begin + written
-    if holds_secret(name, SCHEME.sub("", value)):
+    if holds_secret(name, re.sub(SCHEME, "", value)):
         return begin + _masked(written)
-    literal = REFERENCE.sub("", value)
-    for secret in (*assigned_secrets(literal), *(each["value"] for each in AFTER_SCHEME.finditer(literal))):
+    literal = re.sub(REFERENCE, "", value)
+    for secret in (*assigned_secrets(literal), *(each["value"] for each in re.finditer(AFTER_SCHEME, literal))):
         written = written.replace(secret, MASK)
     return begin + written
 

@@ -1,20 +1,17 @@
 """The configuration in force: shown, and changed while riglm runs."""
 
 import asyncio
-import contextlib
 import logging
 import secrets
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from riglm.application.failing_open import FailingOpen
-from riglm.application.worker import Worker
 from riglm.domain.errors import (
     AnalyticsUnavailableError,
     ConfigurationError,
@@ -185,9 +182,6 @@ def _about_prediction(settings: Settings) -> tuple[object, ...]:
     return settings.predictor, settings.learning, settings.filtering.period, _predicts(settings)
 
 
-FOLLOW_SECONDS: Final = 2.0
-"""Seconds after which stored changes are read again, because other processes make changes as well."""
-
 _STORE_SECONDS: Final = 10.0
 _VERSION_BITS: Final = 48
 """Versions begin anywhere, so that one that another process gave is none of this one."""
@@ -209,32 +203,28 @@ class LiveConfiguration:
         *,
         open_store: Callable[[], AbstractContextManager[SettingChangesPort]] | None = None,
         fixed: Collection[KeyPath] = (),
+        create_handlers: Callable[[], Sequence[ReloadHandler]] = tuple,
     ) -> None:
         """Changes are kept in the store, without one in this process only.
 
-        The values at `fixed` paths were given on the command line, so they stay.
+        The values at `fixed` paths were given on the command line, so they stay. The handlers apply changed settings to
+        the parts of the process; they are created for the first change.
         """
         self._start = settings
         self._settings = settings
         self._open_store = open_store
-        self._create_handlers: Callable[[], Sequence[ReloadHandler]] = tuple
+        self._create_handlers = create_handlers
         self._fixed = frozenset(fixed)
         self._stored: Mapping[str, Any] = {}
         self._version = secrets.randbits(_VERSION_BITS)
         self._document: Mapping[str, Any] | None = None
         self._lock = asyncio.Lock()
         self._changes: set[asyncio.Task[RedactedConfiguration]] = set()
-        self._is_read = asyncio.Event()
-        self._guarded = FailingOpen(_log, "changed settings could not be read; those that were read last count, and")
 
     @property
     def settings(self) -> Settings:
         """The settings in force."""
         return self._settings
-
-    def apply_by(self, create_handlers: Callable[[], Sequence[ReloadHandler]]) -> None:
-        """Set what applies changed settings to the parts of the process; it is created for the first change."""
-        self._create_handlers = create_handlers
 
     def shown(self) -> RedactedConfiguration:
         """The configuration with masks in the place of secrets."""
@@ -255,22 +245,12 @@ class LiveConfiguration:
         change.add_done_callback(self._changes.discard)
         return await asyncio.shield(change)
 
-    async def follow(self, worker: Worker, store: Callable[[], SettingChangesPort]) -> None:
-        """Read the stored changes on the worker again and again, and apply them, until this is cancelled."""
-        while True:
-            with self._guarded:
-                async with self._lock:
-                    stored = await asyncio.wrap_future(worker.submit(lambda: store().list_setting_changes()))
-                    if stored != self._stored:
-                        await self._apply(stored)
-            self._is_read.set()
-            await asyncio.sleep(FOLLOW_SECONDS)
-
-    async def ready(self, timeout_seconds: float) -> None:
-        """Wait at most `timeout_seconds` seconds until the stored changes were read once."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                await self._is_read.wait()
+    async def refresh(self, read: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+        """Apply the stored changes that `read` returns."""
+        async with self._lock:
+            stored = await read()
+            if stored != self._stored:
+                await self._apply(stored)
 
     async def _put(self, document: Mapping[str, Any], expected_version: int | None) -> RedactedConfiguration:
         async with self._lock:

@@ -1,7 +1,6 @@
 """The rules that are active, with everything needed to select a list and to permit a call."""
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -215,9 +214,6 @@ def _predicting(rules: FilteringSettings, predicting: NullPrediction | None) -> 
     return predicting if predicting is not None and rules.is_on and rules.strategy == "prediction" else NullPrediction()
 
 
-PAUSE_SECONDS: Final = 2.0
-"""Seconds after which overrides are read again, because other processes change them as well."""
-
 _log: Final = logging.getLogger("riglm.filtering")
 
 
@@ -228,23 +224,16 @@ class Overrides:
     """
 
     def __init__(
-        self,
-        worker: Worker,
-        store: Callable[[], OverridesPort],
-        *,
-        pause: float = PAUSE_SECONDS,
-        clock: Callable[[], float] = time.time,
+        self, worker: Worker, store: Callable[[], OverridesPort], *, clock: Callable[[], float] = time.time
     ) -> None:
         """The store is asked on the worker; `clock` gives seconds since the epoch."""
         self._worker = worker
         self._store = store
-        self._pause = pause
         self._clock = clock
         self._read: tuple[Override, ...] = ()
         self._in_force: tuple[Override, ...] = ()
         self._is_known = False
         self._listener: Callable[[], None] | None = None
-        self._looked = asyncio.Event()
         self._guarded = FailingOpen(_log, "overrides could not be read; those that were read last count, and")
 
     def in_force(self) -> Sequence[Override]:
@@ -260,7 +249,7 @@ class Overrides:
         self._listener = listener
 
     async def refresh(self) -> None:
-        """Read the store now, after a change by the caller."""
+        """Read the store now."""
         with self._guarded:
             self._read = tuple(await asyncio.wrap_future(self._worker.submit(lambda: self._store().list_overrides())))
             self._is_known = True
@@ -268,16 +257,3 @@ class Overrides:
         self._in_force = tuple(each for each in self._read if each.holds(now))
         if self._in_force != before and self._listener is not None:
             self._listener()
-        self._looked.set()
-
-    async def ready(self, timeout_seconds: float) -> None:
-        """Wait at most `timeout_seconds` seconds for the first look at the store."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_seconds):
-                await self._looked.wait()
-
-    async def follow(self) -> None:
-        """Look at the store again and again until this is cancelled."""
-        while True:
-            await self.refresh()
-            await asyncio.sleep(self._pause)

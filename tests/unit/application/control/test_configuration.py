@@ -8,7 +8,6 @@ import pytest
 
 from riglm.application.control import configuration
 from riglm.application.control.configuration import LiveConfiguration, PredictionReloadHandler, ReloadHandler
-from riglm.application.worker import Worker
 from riglm.domain.errors import (
     AnalyticsUnavailableError,
     ConfigurationError,
@@ -62,7 +61,7 @@ class Store:
             raise self.error
         self.stored.update(changes)
 
-    def list_setting_changes(self):
+    async def read_setting_changes(self):
         return dict(self.stored)
 
 
@@ -76,19 +75,11 @@ def live(store):
     """Makes a live configuration of some parts."""
 
     def made(*handlers, fixed=()):
-        live = LiveConfiguration(
-            Settings.model_validate(START), open_store=lambda: contextlib.nullcontext(store), fixed=fixed
-        )
-        live.apply_by(lambda: handlers)
-        return live
+        settings = Settings.model_validate(START)
+        opened = contextlib.nullcontext(store)
+        return LiveConfiguration(settings, open_store=lambda: opened, fixed=fixed, create_handlers=lambda: handlers)
 
     return made
-
-
-@pytest.fixture
-def worker():
-    with Worker("riglm-tests") as worker:
-        yield worker
 
 
 async def test_all_parts_are_ready_before_the_first_changes_over(live):
@@ -139,12 +130,10 @@ async def test_what_is_read_at_the_start_only_is_refused_and_so_is_what_the_comm
     assert (log, store.stored) == ([], {})
 
 
-async def test_stored_changes_that_are_not_valid_are_logged_and_not_applied(live, store, worker, caplog):
+async def test_stored_changes_that_are_not_valid_are_logged_and_not_applied(live, store, caplog):
     here = live()
     store.put_setting_changes({"filtering.max_tools": "many", "filtering.min_tools": 2})
-    following = asyncio.create_task(here.follow(worker, lambda: store))
-    await here.ready(WAIT_SECONDS)
-    following.cancel()
+    await here.refresh(store.read_setting_changes)
     assert here.settings.filtering.min_tools == 5
     assert "filtering.max_tools: this is not a whole number" in caplog.text
     assert "`riglm config reset` removes them" in caplog.text

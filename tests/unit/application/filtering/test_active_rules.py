@@ -29,7 +29,7 @@ class Stage:
         self.now = 1000.0
         self.store = Store()
         self.told = 0
-        self.overrides = Overrides(worker, lambda: self.store, pause=0.01, clock=lambda: self.now)
+        self.overrides = Overrides(worker, lambda: self.store, clock=lambda: self.now)
         self.overrides.when_changed(self.notify)
         self.changed = asyncio.Event()
 
@@ -68,8 +68,3 @@ async def test_a_store_that_is_away_leaves_what_was_read_last_until_it_expires(s
     stage.store.away = False
     stage.store.put_override(an_override(tool="list", created_at=1600.0))
     assert await stage.tools() == ["read", "list"]
-
-
-async def test_nobody_waits_longer_than_asked_for_a_store_that_is_not_read(stage):
-    await stage.overrides.ready(0.001)
-    assert list(stage.overrides.in_force()) == []

@@ -2,8 +2,8 @@
 
 import pytest
 
-from riglm.application.filtering.active_rules import PAUSE_SECONDS
 from riglm.application.filtering.filtering_service import PROMISED_SECONDS
+from riglm.application.store_follower import FOLLOW_SECONDS
 from riglm.domain import jsonrpc
 from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Surface
@@ -89,7 +89,7 @@ def test_a_stable_list_is_promised_for_the_same_short_time_at_every_request(cata
 
 
 def test_a_list_is_promised_for_no_longer_than_an_override_takes_to_count():
-    assert PROMISED_SECONDS <= PAUSE_SECONDS
+    assert PROMISED_SECONDS <= FOLLOW_SECONDS
 
 
 def test_hints_leave_the_list_whole_and_mark_the_tools_whose_listing_pays(catalog):
