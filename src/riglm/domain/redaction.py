@@ -10,10 +10,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 _BETWEEN_WORDS: Final = r"[-_.~@+:,=/ ]+"
 _WORD: Final = r"[A-Za-z]?[a-z]*|[A-Z]{1,4}"
 _HUMPS: Final = r"(?:[A-Z]{2,5}(?=[A-Z][a-z]{2})|[a-z]{2,})?(?:[A-Z][a-z]+){1,3}"
-_NUMBERED: Final = r"[A-Za-z][a-z]{0,11}\d{1,2}|\d{1,3}[A-Za-z]{1,2}|v\d{1,4}|sha\d{3}|[a-z]{1,9}365|[a-z]{1,8}2[a-z]{1,8}|[a-z]{1,6}\d{1,2}[a-z]{1,3}"
+_NUMBERED: Final = (
+    r"[A-Za-z][a-z]{0,11}\d{1,2}|\d{1,3}[A-Za-z]{1,2}|v\d{1,4}|sha\d{3}"
+    r"|[a-z]{1,9}365|[a-z]{1,8}2[a-z]{1,8}|[a-z]{1,6}\d{1,2}[a-z]{1,3}"
+)
 _DAY: Final = r"(?:19|20)\d{2}[01]\d[0-3]\d"
 _UNSPEAKABLE: Final = r"(?i)[^aeiouy]{5}"
-_KEY: Final = r"(?:[spr]k|gh[opsu]|glpat|xox[abeprs])[-_]|(?:github_pat|hf|npm)_|AKIA|AIza|ya29|eyJ|(?:[A-Z0-9]{4,6}-){2,}[A-Z0-9]{4,6}$"
+_KEY: Final = (
+    r"(?:[spr]k|gh[opsu]|glpat|xox[abeprs])[-_]|(?:github_pat|hf|npm)_"
+    r"|AKIA|AIza|ya29|eyJ|(?:[A-Z0-9]{4,6}-){2,}[A-Z0-9]{4,6}$"
+)
 """How keys of well-known services begin, and license keys as a whole."""
 
 _MAX_WORD_LENGTH: Final = 22
@@ -101,7 +107,10 @@ _ASSIGNMENT: Final = (
 AFTER_SCHEME: Final = r"(?i)\b(?:bearer|basic|token)\s+(?P<value>[^\s\"',;]+)"
 """What a header says after the name of its scheme."""
 
-REFERENCE: Final = r"\$\{(?:(?:input|env|file|config|command):[^}]*|\w+)(?::-)?\}|(?<!\w)\$(?:[A-Z_][A-Z0-9_]*|[a-z_]+)\b|\{(?:env|file):[^}]*\}"
+REFERENCE: Final = (
+    r"\$\{(?:(?:input|env|file|config|command):[^}]*|\w+)(?::-)?\}"
+    r"|(?<!\w)\$(?:[A-Z_][A-Z0-9_]*|[a-z_]+)\b|\{(?:env|file):[^}]*\}"
+)
 """A variable that a client or a shell replaces, without a default."""
 
 
