@@ -236,23 +236,6 @@ def test_a_missing_command_is_named(stage: Stage):
     assert "no-such-command-anywhere" in _fails(stage, "run", "--", "no-such-command-anywhere", "--flag")
 
 
-def test_an_unset_variable_is_named(stage: Stage):
-    servers = {"one": {"type": "http", "url": "http://127.0.0.1:9/mcp", "headers": {"A": "${NOT_SET_AT_ALL}"}}}
-    assert "NOT_SET_AT_ALL" in _fails(stage, "run", *stage.config("unset", servers))
-
-
-def test_two_servers_with_one_name_are_named(stage: Stage):
-    path = Path(stage.folder / "twice.yaml")
-    path.write_text('{"mcpServers":{"twin":{"command":"true"},"twin":{"command":"false"}}}')
-    assert "twin" in _fails(stage, "run", "--config", str(path))
-
-
-def test_a_name_of_a_meta_tool_is_refused(stage: Stage):
-    path = Path(stage.folder / "meta.yaml")
-    path.write_text(json.dumps({"mcpServers": {"set_context": stage.entry("stdio")}}))
-    assert "set_context" in _fails(stage, "run", "--config", str(path))
-
-
 def test_a_port_in_use_is_named(stage: Stage):
     origin = stage.listening(*stage.network_server())
     port = origin.rpartition(":")[2]
@@ -261,10 +244,6 @@ def test_a_port_in_use_is_named(stage: Stage):
 
 def test_an_open_address_without_a_token_is_refused(stage: Stage):
     assert "token" in _fails(stage, "serve", "--host", "0.0.0.0", "--port", str(free_port()), "--", *stage.scripted())
-
-
-def test_an_url_that_is_none_is_named(stage: Stage):
-    assert "--url" in _fails(stage, "run", "--url", "not-a-url")
 
 
 async def test_input_that_ends_before_the_first_message_ends_riglm(stage: Stage):

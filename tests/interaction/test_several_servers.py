@@ -1,10 +1,7 @@
-import json
 import shlex
 import subprocess
 from collections.abc import Sequence
 from typing import Any
-
-import pytest
 
 from riglm.domain.naming import MAX
 from tests.interaction import text
@@ -266,24 +263,6 @@ async def test_one_handshake_server_makes_all_of_them_handshake(stage: Stage, ro
         assert sorted(tools) == sorted(f"{server}__{name}" for server in servers for name in catalog.NAMES)
         for server in servers:
             assert (await client.call(f"{server}__nonce", {"nonce": server})).words == server
-
-
-@pytest.mark.parametrize(("one", "other"), [("a", "a__b")])
-def test_names_that_collide_stop_the_start(stage: Stage, one: str, other: str):
-    file = stage.folder / "collision.yaml"
-    file.write_text(json.dumps({"mcpServers": {one: stage.entry("stdio"), other: stage.entry("stdio")}}))
-    ended = subprocess.run(
-        stage.riglm("run", "--config", str(file)),
-        env=stage.env,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        timeout=20,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert ended.stdout == b""
-    for name in (one, other):
-        assert repr(name).encode() in ended.stderr or json.dumps(name).encode() in ended.stderr
 
 
 def test_equal_tool_names_without_prefixes_stop_the_start(stage: Stage):

@@ -1,19 +1,13 @@
 """A conversation that finds out that its upstream only speaks the modern era, and goes on over a bridge."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from riglm.application.connections.single_server import SingleServerConnection
-from riglm.application.forwarding.catalogs import CatalogCache
-from riglm.application.forwarding.services import RequestServices
-from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
-from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
-from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
+from tests.unit.application.fakes import Channel, World
 from tests.unit.application.scripted_link import Client, Upstream
 
 INITIALIZE = (
@@ -27,37 +21,16 @@ GREETED = (
 )
 
 
-class Channel:
-    """A client that is always there, and keeps what it is told."""
-
-    def __init__(self):
-        self.pushed = []
-
-    def push(self, message, event=None):
-        self.pushed.append(message.line)
-        return True
-
-
-class Stage:
+class Stage(World):
     """Conversations with one upstream."""
 
     def __init__(self, **eras):
+        super().__init__()
         self.upstream = Upstream(**eras)
-        self.records = []
-        sink = SimpleNamespace(put=lambda item, _size: self.records.append(item))
-        hasher = KeyedHasher(bytes(32))
-        tracking = TrackingService(sink.put, hasher, "none")
-        self._services = RequestServices(
-            tracking=tracking,
-            sessions=SessionRegistry(tracking, hasher, IdentificationSettings()),
-            catalogs=CatalogCache(),
-        )
-        self.channel = Channel()
         self.conversation = self.converse()
 
     def converse(self):
-        caller = Caller(transport=Transport.STDIO)
-        return SingleServerConnection(self._services, self.upstream, caller, self.channel)
+        return SingleServerConnection(self.services, self.upstream, Caller(transport=Transport.STDIO), Channel())
 
     def open(self):
         sink = Client()
