@@ -199,16 +199,18 @@ async def test_what_is_changed_in_metamcp_stays_as_it_is(home, gateway):
         home.delete(first)
 
 
-async def test_an_override_that_ends_while_riglm_does_not_run_ends_in_metamcp_at_the_next_start(home, gateway):
+async def test_an_override_of_a_renamed_tool_that_ends_while_riglm_does_not_run_ends_at_the_next_start(home, gateway):
     home.configure(entry(gateway))
     exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=EXCLUDED)
     async with home.client() as client:
         await listed(client)
         await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
+        gateway.rename(EXCLUDED, "all_units")
+        await updated(gateway)
     home.delete(exclusion)
     assert gateway.statuses() == {EXCLUDED: "INACTIVE"}
     async with home.client() as client:
-        await next_list(client, TOOLS)
+        await next_list(client, TOOLS - {EXCLUDED} | {"Units__all_units"})
         await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "ACTIVE"})
 
 

@@ -198,12 +198,6 @@ def test_what_belongs_to_a_principal_is_found_by_it_alone(tmp_path):
     assert told("stats")["all"]["entities"] == 2
 
 
-def test_a_shared_store_answers_from_what_is_anybody_s(tmp_path, monkeypatch):
-    run("import", written(tmp_path, MEMORY), "--principal", "bearer")
-    monkeypatch.setenv("RIGLM_KNOWLEDGE__SHARED", "true")
-    assert "Likes tea" in found("tea", "--floor", "0")
-
-
 def test_a_key_that_cannot_be_kept_is_an_error_for_whoever_has_a_name(tmp_path):
     path = written(tmp_path, MEMORY)
     (tmp_path / "data").mkdir()
@@ -218,22 +212,6 @@ def test_pieces_are_forgotten_by_id_private_ones_too(thoughts):
     assert "The gate code is secret" not in texts("--include-private")
     with pytest.raises(RiglmError, match=r"nothing of this is the local user's — fix:"):
         run("forget", secret, "--yes")
-
-
-def test_who_is_forgotten_is_named_by_no_neighbour_and_these_are_found_at_once(memory):
-    [alice] = [each["id"] for each in told("list") if each["text"].startswith("Alice")]
-    assert told("forget", alice, "--yes") == {"removed": 1, "embedded": 1}
-    assert texts() == {"Acme (company).", "Makes rockets"}
-    assert "Acme (company)." in found("Acme", "--floor", "0")
-    assert told("stats")["own"]["without_vector"] == 0
-
-
-def test_all_of_an_owner_s_is_forgotten_and_nobody_else_s(thoughts, memory):
-    run("import", memory, "--principal", "ann")
-    assert told("forget", "--principal", "ann", "--yes") == {"removed": 5, "embedded": 0}
-    assert told("stats")["all"]["entities"] == 2
-    assert told("forget", "--principal", "", "--yes") == {"removed": 8, "embedded": 0}
-    assert told("stats")["all"]["relations"] == 0
 
 
 def test_a_principal_that_is_forgotten_takes_its_knowledge_along(thoughts, memory):

@@ -17,7 +17,7 @@ from riglm.domain.session import IdentificationMethod
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.reports.shadowed import TOOLS, worked
 
-KINDS = ("--predictor", "hybrid", "--predictor", "frequency")
+KINDS = ("--predictor", "cooccurrence", "--predictor", "frequency")
 TIMES = {"p50_ms", "p99_ms"}
 """What differs from one walk to the next."""
 
@@ -31,7 +31,8 @@ def recorded(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
 
     def recorded(records=()):
-        with SqlAnalytics(f"sqlite:///{tmp_path / 'data' / 'riglm.db'}") as store:
+        url = os.environ.get("RIGLM_STORAGE__URL", f"sqlite:///{tmp_path / 'data' / 'riglm.db'}")
+        with SqlAnalytics(url) as store:
             store.record_many(list(records))
         return ask
 
@@ -43,7 +44,10 @@ def recorded(tmp_path, monkeypatch):
     return recorded
 
 
-def test_the_report_has_the_numbers_of_evaluate(recorded):
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_the_report_has_the_numbers_of_evaluate(recorded, kind, request, monkeypatch):
+    if kind == "postgresql":
+        monkeypatch.setenv("RIGLM_STORAGE__URL", request.getfixturevalue("postgres_url"))
     ask, window = recorded(worked(30)), ("--since", "2026-09-26T00:00:30")
     evaluated = json.loads(ask("evaluate", *KINDS, *window, "--json"))["strategies"]
     report = json.loads(ask("report", *KINDS, *window, "--json"))
@@ -53,15 +57,15 @@ def test_the_report_has_the_numbers_of_evaluate(recorded):
             key: expected[key] for key in expected.keys() - TIMES
         }
         assert 0 < expected["sessions"] <= 30
-    [hybrid] = [row for row in evaluated if row["predictor"] == "hybrid"]
-    assert sum(day["calls"] for day in report["days"]) == hybrid["calls"]
+    first = evaluated[0]
+    assert sum(day["calls"] for day in report["days"]) == first["calls"]
     assert sum(tool["missed"] for tool in report["tools"]["missed"]) == round(
-        hybrid["calls"] * (1 - hybrid["hit_rate"] / 100)
+        first["calls"] * (1 - first["hit_rate"] / 100)
     )
 
 
 def test_what_shadow_mode_recorded_stands_beside_the_walk_and_makes_the_verdict(recorded):
-    report = json.loads(recorded(worked(100))("report", "--predictor", "hybrid", "--json"))
+    report = json.loads(recorded(worked(100))("report", "--predictor", "frequency", "--json"))
     shadow = report["record"]["shadow"]
     assert report["record"]["enforce"] is None
     assert (shadow["sessions"], shadow["lists"], shadow["changes"]) == (100, 100, 0)
@@ -86,13 +90,14 @@ def test_one_session_in_shadow_mode_decides_nothing_however_many_calls_it_had(re
     assert (reasons["sessions"]["met"], reasons["price"]["met"]) == (True, None)
 
 
-def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded):
-    shown = recorded(worked(100))("report", "--predictor", "hybrid", "--tools", "3")
+def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded, monkeypatch):
+    monkeypatch.setenv("RIGLM_PREDICTOR__KIND", "frequency")
+    shown = recorded(worked(100))("report", "--tools", "3")
     assert "Worth switching on: `riglm enforce`." in shown
     assert "What shadow mode recorded" in shown
     bars = [line for line in shown.splitlines() if "━" in line]
     assert len(bars) >= 10
-    assert "hybrid *" in shown
+    assert "frequency *" in shown
     assert "one call more" in shown
     assert "100 sessions, " in shown
     assert "price: 0.70 of no proxy" in shown
@@ -129,7 +134,7 @@ def test_the_page_stands_alone_and_no_name_in_it_becomes_markup(recorded, tmp_pa
     evil = "</script><img src=x onerror=alert(1)>"
     shown = an_exposure(session, "read", hidden=(evil,), mode="shadow", surface="dynamic")
     records += [session, shown, an_invocation(session, evil, timestamp=1_790_000_500.0)]
-    recorded(records)("report", "--predictor", "hybrid", "--html", str(tmp_path / "report.html"))
+    recorded(records)("report", "--predictor", "frequency", "--html", str(tmp_path / "report.html"))
     page = (tmp_path / "report.html").read_text()
     assert "default-src 'none'" in page
     assert page.count("</script>") == page.count("<script") == 3

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli import usage
 from riglm.cli.main import app
-from riglm.domain.exposure import Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
-from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport, uuid7
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
+from riglm.domain.session import ClientInfo
+from tests.records import a_session, an_exposure, an_invocation
 
 runner = CliRunner()
 HOSTILE = "evil\x1b[31m[red]\nname"
@@ -28,45 +28,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def used(store: Path) -> UUID:
     """A store with one session: two of three tools shown, two called, one call failed."""
     store.parent.mkdir()
-    session = Session(
-        started_at=time.time() - 60,
-        era=ProtocolEra.HANDSHAKE,
-        transport=Transport.STDIO,
-        method=IdentificationMethod.PROCESS,
-        client=ClientInfo(name="tester", version="1"),
-    )
-    shown = Exposure(
-        id=uuid7(),
-        session_id=session.id,
-        timestamp=time.time(),
-        shown=("read", "unused"),
-        hidden=(HOSTILE,),
-        mode="enforce",
-        tokens_hidden=900,
-        tokens_own=50,
-    )
+    session = a_session(started_at=time.time() - 60, client=ClientInfo(name="tester", version="1"))
+    tokens = {"tokens_hidden": 900, "tokens_own": 50}
+    shown = an_exposure(session, "read", "unused", hidden=(HOSTILE,), mode="enforce", **tokens)
+    failed = {"success": False, "error_kind": ErrorKind.PROTOCOL, "error_code": -32602}
     calls = [
-        ToolInvocation(
-            id=uuid7(),
-            session_id=session.id,
-            tool=tool,
-            upstream="files",
-            timestamp=time.time(),
-            duration_ms=1.25,
-            success=kind is None,
-            sequence_number=number,
-            error_kind=kind,
-            error_code=code,
-            found=found,
-        )
-        for number, (tool, kind, code, found) in enumerate(
-            [
-                ("read", None, None, DiscoveryMethod.LISTED),
-                (HOSTILE, None, None, DiscoveryMethod.SEARCHED),
-                ("read", ErrorKind.PROTOCOL, -32602, DiscoveryMethod.NAMED),
-            ],
-            start=1,
-        )
+        an_invocation(session, "read", found=DiscoveryMethod.LISTED),
+        an_invocation(session, HOSTILE, found=DiscoveryMethod.SEARCHED),
+        an_invocation(session, "read", found=DiscoveryMethod.NAMED, **failed),
     ]
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
         analytics.record_many([session, shown, *calls])
@@ -169,17 +138,7 @@ def test_stats_sum_up_and_show_what_is_used_together(used: UUID) -> None:
 
 def test_stats_count_riglm_s_own_tools_apart(store: Path, used: UUID) -> None:
     before = json.loads(run("stats", "--json"))
-    own = ToolInvocation(
-        id=uuid7(),
-        session_id=used,
-        tool="call_tool",
-        upstream=OWN_UPSTREAM,
-        timestamp=time.time(),
-        duration_ms=1.0,
-        success=True,
-        sequence_number=4,
-        found=DiscoveryMethod.LISTED,
-    )
+    own = an_invocation(a_session(id=used), "call_tool", upstream=OWN_UPSTREAM, found=DiscoveryMethod.LISTED)
     with SqlAnalytics(f"sqlite:///{store}") as analytics:
         analytics.record_many([own])
     assert json.loads(run("stats", "--json")) == {**before, "meta_tool_calls": 1}

@@ -116,32 +116,6 @@ def test_a_list_is_filled_up_to_the_expected_hits_the_likely_tools_and_max_tools
     assert short(costs, usage, bounds=(0, most)) == set(TOOLS[:count])
 
 
-def test_a_list_is_filled_while_it_is_cheaper_than_a_host_s_search():
-    """Of 200 large tools, some are filled in; the next one would make the list dearer than the search."""
-    names = tuple(f"tool_{number:03}" for number in range(200))
-    costs = ToolCosts(tokens=dict.fromkeys(names, 3_000.0), prices=Prices())
-    usage = make_usage(dict.fromkeys(names[:12], 0.15))
-    search = costs.search_price(usage)
-    assert search < costs.whole_price(usage.requests)
-    tools = short(costs, usage, order=names, bounds=(0, 30))
-    filled = len(tools)
-    assert 0 < filled < 12
-    assert costs.short_price(names[:filled], usage, META_TOOL_TOKENS) < search
-    assert costs.short_price(names[: filled + 1], usage, META_TOOL_TOKENS) >= search
-
-
-def test_a_list_is_filled_while_it_is_cheaper_than_no_proxy():
-    names, own_tokens = TOOLS[:10], 8_000.0
-    costs, usage = make_costs(names, 2_000.0), make_usage(dict.fromkeys(names, 0.3))
-    whole = costs.whole_price(usage.requests)
-    assert whole < costs.search_price(usage)
-    tools = short(costs, usage, order=names, bounds=(0, 30), own_tokens=own_tokens)
-    filled = len(tools)
-    assert 0 < filled < 10
-    assert costs.short_price(tools, usage, own_tokens) < whole
-    assert costs.short_price(names[: filled + 1], usage, own_tokens) >= whole
-
-
 def test_a_small_catalog_is_listed_whole():
     assert short(make_costs(SMALL), make_usage(dict.fromkeys(SMALL, 0.4)), order=SMALL) == set(SMALL)
     assert short(make_costs(SMALL), expected_usage(COLD_USAGE, dict.fromkeys(SMALL, 0.01)), order=SMALL) == set(SMALL)

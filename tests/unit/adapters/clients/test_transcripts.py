@@ -209,6 +209,22 @@ def test_codex_tells_how_a_call_ended(tmp_path, outcome, ending):
     assert (call.outcome, call.ended - call.started) == (ending, 1.5)
 
 
+@pytest.mark.parametrize(
+    ("output", "ending"),
+    [
+        ("fine", CallOutcome.DONE),
+        ('Wall time: 1 s\nOutput:\n{"content": [], "isError": true}', CallOutcome.FAILED),
+        ("err: tool call error", CallOutcome.NOT_RUN),
+    ],
+)
+def test_a_call_of_an_older_codex_is_told_by_its_function_and_output(tmp_path, output, ending):
+    told = {**OUTPUT, "payload": {**OUTPUT["payload"], "output": output}}
+    (call,) = called(read(CODEX, written(tmp_path / "rollout-1.jsonl", META, function(), told)))
+    assert (call.server, call.name, call.lane) == (None, "git_hub__create_issue", "c1")
+    assert (call.ended - call.started, json.loads(call.arguments)) == (7.0, {"title": "x"})
+    assert call.outcome is ending
+
+
 @pytest.mark.parametrize("stamped", ["as they were", "anew"])
 def test_what_a_fork_of_codex_has_from_its_origin_is_a_copy_whatever_its_time(tmp_path, stamped):
     old = [META, function(), ended(), OUTPUT]

@@ -164,17 +164,20 @@ async def test_a_refusal_keeps_the_text_of_the_server(status, body, header, word
 
 
 def redirecting(status: int, *paths: str):
-    """A server whose paths redirect to the next ones; the last one answers."""
+    """A server whose `paths` redirect to the next ones; the last one answers, and others do not exist."""
     server = WebServer()
+    server.paths = list(paths)
     post, seen = server.post, []
 
     async def moved(caller, request):
         path = request.line.split(" ")[1]
         seen.append(path)
-        if path == paths[-1]:
+        if path == server.paths[-1]:
             await post(caller, request)
+        elif path not in server.paths:
+            await caller.say(reply(b"", 404))
         else:
-            location = paths[paths.index(path) + 1]
+            location = server.paths[server.paths.index(path) + 1]
             await caller.say(reply(b"moved", status, headers=f"Location: {location}\r\n".encode()))
 
     server.post = moved
@@ -191,6 +194,17 @@ async def test_a_redirect_within_the_origin_is_followed_and_remembered(status, p
         assert await ask(link, 2, "tools/list").result() == {"was": "tools/list"}
         assert seen == [*paths, paths[-1]]
         assert [one.headers["authorization"] for one in server.requests] == ["Bearer x", "Bearer x"]
+
+
+async def test_a_redirect_that_changed_since_it_was_remembered_is_followed_anew():
+    server, seen = redirecting(307, "/mcp", "/a")
+    async with visibility(server) as upstream:
+        link = upstream.connect(Ears())
+        assert await ask(link, 1, "tools/list").result() == {"was": "tools/list"}
+        server.paths = ["/mcp", "/b"]
+        for number in (2, 3):
+            assert await ask(link, number, "tools/list").result() == {"was": "tools/list"}
+    assert seen == ["/mcp", "/a", "/a", "/mcp", "/b", "/b"]
 
 
 @pytest.mark.parametrize(

@@ -109,32 +109,6 @@ def test_pruned_pairs_answer_as_if_the_rest_had_never_been_learned():
     _compared(pairs, hashes, learned.values())
 
 
-def test_what_was_forgotten_takes_no_memory_for_ever():
-    pairs = LearnedPairs()
-    for number in range(3000):
-        asked = context(f"word{number} other{number}")
-        pairs.learn(asked, "deploy", 1.0, scope=f"user{number}", at=float(number), description_hash="d1")
-        pairs.pruned(100)
-    contexts = pairs._contexts
-    assert len(contexts) <= 200
-    assert len(contexts._vocabulary) <= 400
-    assert len(contexts._scopes) <= 200
-    assert pairs.pair_scores(context("word2999"), "user2999", HASHES).by_tool == pytest.approx({"deploy": 1.0})
-
-
-def test_scopes_stay_apart_when_contexts_of_others_are_forgotten():
-    pairs = LearnedPairs()
-    for number in range(300):
-        tool = "rollback" if number % 3 else "deploy"
-        _learn(pairs, f"ship number{number}", tool=tool, scope=f"user{number % 3}")
-    pairs.forget_tools({"rollback": "changed"})
-    assert set(pairs.pair_scores(context("ship number3"), "user0", HASHES).by_tool) == {"deploy"}
-    _learn(pairs, "ship it", tool="rollback", scope="somebody new")
-    assert pairs.pair_scores(context("ship it"), "user1", HASHES).by_tool == {}
-    assert set(pairs.pair_scores(context("ship it"), "somebody new", HASHES).by_tool) == {"rollback"}
-    assert set(pairs.pair_scores(context("ship it"), "user0", HASHES).by_tool) == {"deploy"}
-
-
 def test_confidence_grows_to_the_similarity_as_ten_lessons_come():
     pairs = LearnedPairs()
     grown = []

@@ -30,29 +30,10 @@ def test_scores_follow_the_candidates_and_lie_between_0_and_1():
     assert forward.combined.max() == 1
 
 
-def test_what_is_kept_of_a_context_is_not_taken_for_another_nor_for_tools_with_vectors():
-    asked, other, names = context(ONLINE), context("sum of two numbers"), ["echo", "tavily_search", "get-sum"]
-    words = Retriever(SPIKE)
-    answers = [words.relevance(each, names).combined for each in (asked, other, asked)]
-    meant = words.with_vectors(MODEL, vectors(SPIKE))
-    answers += [meant.relevance(each, names).combined for each in (asked, other)]
-    fresh = [Retriever(SPIKE).relevance(each, names).combined for each in (asked, other, asked)]
-    fresh += [
-        Retriever(SPIKE).with_vectors(MODEL, vectors(SPIKE)).relevance(each, names).combined for each in (asked, other)
-    ]
-    assert [each.tolist() for each in answers] == [each.tolist() for each in fresh]
-
-
 def test_vectors_of_another_model_are_not_compared():
     retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
     other = Context(text=ONLINE, vector=vector("sum of two numbers"), model="another")
     assert np.array_equal(retriever.relevance(other).combined, SPIKE_RETRIEVER.relevance(other).combined)
-
-
-def test_vectors_of_another_length_are_not_compared():
-    retriever = SPIKE_RETRIEVER.with_vectors(MODEL, vectors(SPIKE))
-    longer = Context(text=ONLINE, vector=np.ones(128, np.float32), model=MODEL)
-    assert np.isfinite(retriever.relevance(longer).combined).all()
 
 
 def test_vectors_that_are_no_numbers_spoil_nothing():
