@@ -27,8 +27,7 @@ from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-    from riglm.application.reports.figures import Observations
-    from riglm.application.reports.tool_figures import ToolStatistics
+    from riglm.application.reports.figures import Observations, ToolStatistics
     from riglm.domain.cooccurrence import Cooccurrence
     from riglm.domain.invocation import ToolInvocation
     from riglm.domain.schemas.settings import Settings
@@ -110,7 +109,7 @@ def sessions(
 
 def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the tools that were listed or used, in the sessions that `riglm stats` counts."""
-    from riglm.application.reports.tool_figures import tool_statistics
+    from riglm.application.reports.figures import tool_statistics
 
     settings = settings_in_use(config)
     with find_store(settings) or contextlib.nullcontext() as store:

@@ -4,7 +4,7 @@ import time
 from uuid import UUID
 
 from riglm.application.control.running_proxy import RunningProxy
-from riglm.application.control.sessions import create_unknown_session, cut_page, format_cursor, parse_cursor
+from riglm.application.control.sessions import create_unknown_session, cut_page, parse_cursor
 from riglm.application.tool_lists.list_writer import NAMES
 from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import ConflictError, NotFoundError
@@ -40,7 +40,10 @@ async def put_override(proxy: RunningProxy, wanted: OverrideCreate) -> Override:
                 f"no server has a tool {wanted.tool!r} — fix: use a name from GET /tools, as clients see it"
             )
     if isinstance(wanted, SessionOverrideCreate):
-        await _require_session(proxy, wanted.key)
+        session_id = wanted.key
+        is_live = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id)) is not None
+        if not is_live and await proxy.store.ask(lambda store: store.find_session(session_id)) is None:
+            raise create_unknown_session(session_id)
     ends = [wanted.expires_at, None if wanted.expires_in is None else min(now + wanted.expires_in, float(LATEST))]
     made = Override(
         id=uuid7(),
@@ -65,7 +68,7 @@ async def list_overrides(proxy: RunningProxy, *, limit: int = 100, cursor: str |
     if cursor is not None:
         key = parse_cursor(cursor, lambda created_at, id_: (float(created_at), UUID(hex=id_)))
         found = [each for each in found if _get_place(each) < key]
-    return cut_page(found, limit, lambda each: format_cursor(each.created_at, each.id.hex))
+    return cut_page(found, limit, _get_place)
 
 
 async def get_override(proxy: RunningProxy, override_id: UUID) -> Override:
@@ -96,12 +99,6 @@ async def delete_override(proxy: RunningProxy, override_id: UUID) -> None:
 async def _find_current(proxy: RunningProxy) -> list[Override]:
     now = time.time()
     return [each for each in await proxy.store.ask(lambda store: store.list_overrides()) if each.holds(now)]
-
-
-async def _require_session(proxy: RunningProxy, session_id: UUID) -> None:
-    is_live = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id)) is not None
-    if not is_live and await proxy.store.ask(lambda store: store.find_session(session_id)) is None:
-        raise create_unknown_session(session_id)
 
 
 def _get_place(each: Override) -> tuple[float, UUID]:

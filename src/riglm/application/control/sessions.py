@@ -11,7 +11,6 @@ from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.filtering.explanations import Explanation
 from riglm.domain import session_state
 from riglm.domain.errors import NotFoundError
-from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
 from riglm.domain.schemas.control_api import (
     MAX_CALLS_PER_SESSION_DETAIL,
@@ -19,7 +18,6 @@ from riglm.domain.schemas.control_api import (
     ExposedList,
     Page,
     SessionCall,
-    SessionClient,
     SessionDetail,
     SessionEntry,
     SessionPrediction,
@@ -28,35 +26,34 @@ from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.analytics import AnalyticsPort, SessionKey, SessionSummary
 
+_IDENTITY: Final = ("id", "client", "era", "transport", "method", "confidence", "principal", "project", "profile")
+_COUNTS: Final = ("failures", "lists", "list_changes", "searches")
 _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 
 
-def format_cursor(*key: object) -> str:
-    """A cursor that leads behind the place of a key; its parts are what JSON knows."""
-    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode().rstrip("=")
+def cut_page(items: Sequence[_Item], limit: int, place: Callable[[_Item], Sequence[object]]) -> Page[_Item]:
+    """Return the first `limit` items; with a cursor if there are more, which holds the `place` of the last item."""
+    given = tuple(items[:limit])
+    if len(items) <= limit:
+        return Page(items=given)
+    key = json.dumps(place(given[-1]), default=str).encode()
+    return Page(items=given, next_cursor=base64.urlsafe_b64encode(key).decode().rstrip("="))
 
 
 def parse_cursor(cursor: str, read: Callable[..., _Key]) -> _Key:
-    """The key that a cursor holds, made by `read` of its parts.
+    """Return the place that a cursor holds, made by `read` of its parts.
 
     Raises:
         NotFoundError: the cursor leads nowhere.
     """
     try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        parts: Any = json.loads(text)
+        parts: Any = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
         return read(*parts)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise NotFoundError(
             "the cursor leads nowhere: take the next_cursor of an answer, or begin without one"
         ) from error
-
-
-def cut_page(items: Sequence[_Item], limit: int, place: Callable[[_Item], str]) -> Page[_Item]:
-    """The first `limit` items, with a cursor when there are more; `place` gives the cursor behind an item."""
-    given = tuple(items[:limit])
-    return Page(items=given, next_cursor=place(given[-1]) if len(items) > limit else None)
 
 
 async def list_sessions(
@@ -72,10 +69,9 @@ async def list_sessions(
     stored = await proxy.store.ask(lambda store: store.list_sessions(limit + 1, active_only=active_only, before=key))
     found = {each.session.id: _to_session_entry(each.session, each, here) for each in stored}
     for session in here.values():
-        if session.id not in found and (key is None or _get_session_key(session) < key):
+        if session.id not in found and (key is None or _get_place(session) < key):
             found[session.id] = _to_session_entry(session, None, here)
-    ordered = sorted(found.values(), key=lambda each: (each.started_at, each.id), reverse=True)
-    return cut_page(ordered, limit, lambda each: format_cursor(each.started_at, each.id.hex))
+    return cut_page(sorted(found.values(), key=_get_place, reverse=True), limit, _get_place)
 
 
 async def get_session(proxy: RunningProxy, session_id: UUID) -> SessionDetail:
@@ -96,9 +92,8 @@ async def get_session(proxy: RunningProxy, session_id: UUID) -> SessionDetail:
     if recorded is None:
         raise create_unknown_session(session_id)
     entry = _to_session_entry(recorded, summary, {} if session is None else {session_id: session})
-    return SessionDetail(
-        **dict(entry), calls=tuple(map(_to_session_call, calls)), shown=tuple(map(_to_exposed_list, shown))
-    )
+    of_calls, of_lists = map(SessionCall.model_validate, calls), map(ExposedList.model_validate, shown)
+    return SessionDetail(**dict(entry), calls=tuple(of_calls), shown=tuple(of_lists))
 
 
 def create_unknown_session(session_id: object) -> NotFoundError:
@@ -112,7 +107,7 @@ def _read_session_key(started_at: float, id_: str) -> SessionKey:
     return SessionKey(float(started_at), UUID(hex=id_))
 
 
-def _get_session_key(session: Session) -> SessionKey:
+def _get_place(session: Session | SessionEntry) -> SessionKey:
     return SessionKey(session.started_at, session.id)
 
 
@@ -121,53 +116,15 @@ def _to_session_entry(recorded: Session, summary: SessionSummary | None, here: M
     live = here.get(recorded.id)
     session = live or recorded
     ended_at = None if live is not None else recorded.ended_at
+    counts: dict[str, Any] = {name: getattr(summary, name, 0) for name in _COUNTS}
     return SessionEntry(
-        id=session.id,
-        client=SessionClient(name=session.client.name, version=session.client.version),
-        era=session.era,
-        transport=session.transport,
-        method=session.method,
-        confidence=session.confidence,
-        principal=session.principal,
-        project=session.project,
-        profile=session.profile,
+        **{name: getattr(session, name) for name in _IDENTITY},
+        **counts,
         started_at=recorded.started_at,
         ended_at=ended_at,
         active=ended_at is None,
         invocations=max(session.sequence if live else 0, summary.invocations if summary else 0),
-        failures=summary.failures if summary else 0,
-        lists=summary.lists if summary else 0,
-        list_changes=summary.list_changes if summary else 0,
-        searches=summary.searches if summary else 0,
         tools_available=len(session.tools_available),
-    )
-
-
-def _to_exposed_list(exposure: Exposure) -> ExposedList:
-    return ExposedList(
-        at=exposure.timestamp,
-        surface=exposure.surface,
-        mode=exposure.mode,
-        predictor=exposure.predictor,
-        reason=exposure.reason,
-        shown=exposure.shown,
-        hidden=len(exposure.hidden),
-        tokens_shown=exposure.tokens_shown,
-        tokens_hidden=exposure.tokens_hidden,
-        tokens_meta_tools=exposure.tokens_own,
-    )
-
-
-def _to_session_call(call: ToolInvocation) -> SessionCall:
-    return SessionCall(
-        sequence=call.sequence_number,
-        tool=call.tool,
-        upstream=call.upstream,
-        at=call.timestamp,
-        duration_ms=call.duration_ms,
-        success=call.success,
-        error_kind=call.error_kind,
-        found=call.found,
     )
 
 

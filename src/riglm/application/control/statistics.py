@@ -1,16 +1,15 @@
 """The health of riglm, and statistics: all at a glance, what happened over time, and kinds of work."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from statistics import fmean
 from typing import Any, Final
 
 from riglm.application.control.running_proxy import RunningProxy
-from riglm.application.reports.figures import ListObservation, cost_fields, hit_figures, list_figures
-from riglm.application.reports.tool_figures import UsageCounts, tool_statistics, usage_over_time
+from riglm.application.reports.figures import ListObservation, cost_fields, hit_figures, list_figures, tool_statistics
 from riglm.application.reports.verdict import judge_figures
-from riglm.domain.exposure import Mode
 from riglm.domain.schemas.control_api import (
     Bucket,
     EmbedderSignal,
@@ -28,10 +27,9 @@ from riglm.domain.schemas.control_api import (
     TokenTotals,
     ToolTotals,
     UpstreamEntry,
-    VerdictModel,
 )
 from riglm.domain.upstream import UpstreamHealth
-from riglm.ports.analytics import AnalyticsPort, SessionHistoryPort
+from riglm.ports.analytics import AnalyticsPort, SessionHistoryPort, TrainingCall
 
 _TIMEOUT_SECONDS: Final = 2.0
 """Seconds to wait for the proxy: less than usual, since a blocked proxy is an answer as well."""
@@ -82,23 +80,14 @@ async def get_embedder(proxy: RunningProxy) -> Mapping[str, Any]:
     return await proxy.loop.look(load)
 
 
-def _list_upstreams(proxy: RunningProxy) -> Sequence[UpstreamEntry]:
-    healths = {each.name: each for each in proxy.upstreams()}
-    only = proxy.services.owners.only
-    counts = proxy.services.catalogs.counts() if only else Counter(proxy.services.owners.servers().values())
+def _list_upstreams(proxy: RunningProxy) -> list[UpstreamEntry]:
+    healths, owners = {each.name: each for each in proxy.upstreams()}, proxy.services.owners
+    counts = proxy.services.catalogs.counts() if owners.only else Counter(owners.servers().values())
     found = []
     for spec in proxy.specs:
         health = healths.get(spec.name, UpstreamHealth(name=spec.name))
-        found.append(
-            UpstreamEntry(
-                name=spec.name,
-                transport=spec.kind,
-                state=health.state,
-                since=health.since or None,
-                last_error=health.last_error,
-                tools=counts.get(spec.name),
-            )
-        )
+        fields = {**asdict(health), "since": health.since or None}
+        found.append(UpstreamEntry(**fields, transport=spec.kind, tools=counts.get(spec.name)))
     return found
 
 
@@ -110,6 +99,7 @@ def _judge_readiness(upstreams: Sequence[UpstreamEntry]) -> Readiness:
 
 
 _DAY_SECONDS: Final = 86_400.0
+_TOKENS: Final = ("shown", "hidden", "meta_tools", "resent")
 
 
 async def get_summary(proxy: RunningProxy, since: float = 0.0) -> Summary:
@@ -126,12 +116,12 @@ async def get_summary(proxy: RunningProxy, since: float = 0.0) -> Summary:
     rules = await proxy.loop.look(lambda: proxy.filtering.rules)
     usage, now, mode = figures.usage, figures.now, figures.mode
     is_on = mode == "enforce" and rules.is_on and rules.strategy == "prediction"
-    others = stored - usage.listed_sessions - usage.unlisted_sessions
-    cost = cost_fields(now.cost)
+    cost, lists = cost_fields(now.cost), list_figures(now.lists)
+    mean_shown, mean_available = _get_means(now.lists)
     return Summary(
         since=since,
         mode=mode,
-        verdict=VerdictModel(**asdict(judge_figures(figures, is_on=is_on, others=others))),
+        verdict=judge_figures(figures, is_on=is_on, stored=stored),
         sessions=SessionTotals(active=active, total=usage.sessions, in_time=in_time),
         calls=usage.calls,
         failures=usage.failures,
@@ -139,8 +129,10 @@ async def get_summary(proxy: RunningProxy, since: float = 0.0) -> Summary:
             mode=mode, sessions=cost["sessions"], of_no_proxy=cost["price"], of_host_search=cost["price_of_search"]
         ),
         hit_rate=HitRate(**hit_figures(now.judged)),
-        lists=_sum_lists(now.lists),
-        tokens=_sum_tokens(mode, now.lists),
+        lists=ListTotals(
+            shown=lists["lists"], changes=lists["changes"], mean_shown=mean_shown, mean_available=mean_available
+        ),
+        tokens=TokenTotals(mode=mode, **{name: lists[f"tokens_{name}"] for name in _TOKENS}),
         records=RecordTotals.model_validate(proxy.recorder.counts()),
         tools=ToolTotals(known=known, used=used, never_used=known - used),
         searches=list_figures(figures.lists)["searches"],
@@ -166,9 +158,15 @@ async def get_series(
     if start >= end:
         return Series(buckets=())
     figures = await proxy.queries.figures(start if sessions_since is None else sessions_since)
-    usage = usage_over_time(figures, start, end, buckets, tool)
     seconds = (end - start) / buckets
-    found = (_to_bucket(start + number * seconds, seconds, each) for number, each in enumerate(usage))
+    calls, lists = defaultdict[int, list[TrainingCall]](list), defaultdict[int, list[ListObservation]](list)
+    for _, call in figures.calls:
+        if start <= call.timestamp < end and tool in (None, call.tool):
+            calls[min(int((call.timestamp - start) / seconds), buckets - 1)].append(call)
+    for shown in figures.now.lists:
+        if start <= shown.at < end:
+            lists[min(int((shown.at - start) / seconds), buckets - 1)].append(shown)
+    found = (_to_bucket(start + place * seconds, seconds, calls[place], lists[place]) for place in range(buckets))
     return Series(buckets=tuple(found))
 
 
@@ -194,40 +192,20 @@ def _cluster_sessions(store: AnalyticsPort) -> SessionClusters:
     return SessionClusters(sessions=len(profiles), total=len(found), clusters=tuple(found))
 
 
-def _get_mean(total: int, count: int) -> float | None:
-    return total / count if count else None
-
-
-def _to_bucket(at: float, seconds: float, usage: UsageCounts) -> Bucket:
+def _to_bucket(at: float, seconds: float, calls: Sequence[TrainingCall], lists: Sequence[ListObservation]) -> Bucket:
+    shown, available = _get_means(lists)
     return Bucket(
         at=at,
         seconds=seconds,
-        calls=usage.calls,
-        failures=usage.failures,
-        listed=usage.listed,
-        searched=usage.searched,
-        named=usage.named,
-        lists=usage.lists,
-        mean_shown=_get_mean(usage.tools_shown, usage.lists),
-        mean_available=_get_mean(usage.tools_available, usage.lists),
+        calls=len(calls),
+        failures=sum(not call.success for call in calls),
+        **Counter(call.found.value for call in calls),
+        lists=len(lists),
+        mean_shown=shown,
+        mean_available=available,
     )
 
 
-def _sum_lists(lists: Sequence[ListObservation]) -> ListTotals:
-    return ListTotals(
-        shown=len(lists),
-        changes=list_figures(lists)["changes"],
-        mean_shown=_get_mean(sum(each.shown for each in lists), len(lists)),
-        mean_available=_get_mean(sum(each.available for each in lists), len(lists)),
-    )
-
-
-def _sum_tokens(mode: Mode, lists: Sequence[ListObservation]) -> TokenTotals:
-    found = list_figures(lists)
-    return TokenTotals(
-        mode=mode,
-        shown=found["tokens_shown"],
-        hidden=found["tokens_hidden"],
-        meta_tools=found["tokens_meta_tools"],
-        resent=found["tokens_resent"],
-    )
+def _get_means(lists: Sequence[ListObservation]) -> tuple[float | None, float | None]:
+    """Return the mean numbers of tools shown and available; None without lists."""
+    return (fmean(each.shown for each in lists), fmean(each.available for each in lists)) if lists else (None, None)

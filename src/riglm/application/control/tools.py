@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from riglm.application.control.running_proxy import RunningProxy
-from riglm.application.control.sessions import cut_page, format_cursor, parse_cursor
+from riglm.application.control.sessions import cut_page, parse_cursor
 from riglm.application.control.statistics import get_series
-from riglm.application.reports.tool_figures import ToolStatistics, tool_statistics, tool_totals
+from riglm.application.reports.figures import tool_statistics, tool_totals
 from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent
 from riglm.domain.cooccurrence import Cooccurrence
@@ -45,9 +45,9 @@ async def list_tools(
     """
     found = [each for each in await find_tools(proxy, since) if not (unused_only and each.uses)]
     if cursor is not None:
-        key = parse_cursor(cursor, _read_place)
+        key = parse_cursor(cursor, lambda rank, tool, upstream: (int(rank), str(tool), str(upstream)))
         found = [each for each in found if _get_place(each) > key]
-    return cut_page(found, limit, lambda each: format_cursor(each.invocations, each.tool, each.upstream))
+    return cut_page(found, limit, _get_place)
 
 
 async def find_tools(proxy: RunningProxy, since: float) -> Sequence[ToolEntry]:
@@ -57,7 +57,8 @@ async def find_tools(proxy: RunningProxy, since: float) -> Sequence[ToolEntry]:
     """
     live = await proxy.loop.look(proxy.live_tools)
     found = tool_statistics(await proxy.queries.figures(since), live)
-    return [_to_tool_entry(each, live.get(each.tool, "")) for each in found]
+    named = (each if each.invocations else replace(each, upstream=live.get(each.tool, "")) for each in found)
+    return [ToolEntry.model_validate(each) for each in named]
 
 
 async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> ToolDetail:
@@ -70,7 +71,7 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
     if not entries:
         raise NotFoundError("there is no tool of this name: none was used or listed in the sessions that count")
     figures = await proxy.queries.figures(since)
-    entry = entries[0] if len(entries) == 1 else _to_tool_entry(tool_totals(figures, name))
+    entry = entries[0] if len(entries) == 1 else ToolEntry.model_validate(tool_totals(figures, name))
     pairs = await proxy.queries.ask(
         ("companions", name), lambda store: _refresh_cooccurrences(store).get_cooccurrences([name])
     )
@@ -93,10 +94,7 @@ async def get_cooccurrences(proxy: RunningProxy, limit: int = 30) -> Cooccurrenc
         ("pairs", limit), lambda store: _refresh_cooccurrences(store).list_top_cooccurrences(limit)
     )
     tools = dict.fromkeys(tool for pair in found for tool in (pair.tool_a, pair.tool_b))
-    pairs = (
-        ToolPair(a=pair.tool_a, b=pair.tool_b, count=pair.count, mean_distance=pair.average_distance) for pair in found
-    )
-    return CooccurrenceMap(tools=tuple(tools), pairs=tuple(pairs))
+    return CooccurrenceMap(tools=tuple(tools), pairs=tuple(map(ToolPair.model_validate, found)))
 
 
 async def list_tool_changes(proxy: RunningProxy) -> ToolChanges:
@@ -143,15 +141,6 @@ def _refresh_cooccurrences(store: AnalyticsPort) -> AnalyticsPort:
 
 def _get_place(entry: ToolEntry) -> tuple[int, str, str]:
     return -entry.invocations, entry.tool, entry.upstream
-
-
-def _read_place(invocations: int, tool: str, upstream: str) -> tuple[int, str, str]:
-    return -int(invocations), str(tool), str(upstream)
-
-
-def _to_tool_entry(found: ToolStatistics, live_upstream: str = "") -> ToolEntry:
-    entry = ToolEntry.model_validate(found)
-    return entry if found.invocations else entry.model_copy(update={"upstream": live_upstream})
 
 
 def _to_companion(name: str, pair: Cooccurrence) -> Companion:

@@ -1,13 +1,13 @@
-"""The figures of recorded sessions: of lists that clients were shown or that shadow mode would have shown, and prices.
+"""The figures of recorded sessions: of lists that were shown or that shadow mode would have shown, tools and prices.
 
 The report, `riglm stats`, the dashboard and the control API take them from `read_figures`.
 """
 
 import math
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -137,10 +137,8 @@ class Observations:
 
     def of(self, mode: Mode) -> "Observations":
         """What was recorded in one mode."""
-        return Observations(
-            sessions=self.sessions,
-            usage=self.usage,
-            bills=self.bills,
+        return replace(
+            self,
             lists=tuple(each for each in self.lists if each.mode == mode),
             uses=tuple(each for each in self.uses if each.mode == mode),
             costs=tuple(each for each in self.costs if each.mode == mode),
@@ -377,3 +375,73 @@ def _price_session(
     cost, as_coding_agent = price.finish(), agent.finish()
     if cost is not None and as_coding_agent is not None:
         yield SessionCostObservation(session=session.id, mode=price.mode, cost=cost, as_coding_agent=as_coding_agent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStatistics:
+    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
+
+    `uses` counts the calls in which the tool ran, including those that returned an error; a tool without uses may not
+    exist. `listed` and `searched` count the calls that found the tool so. Percentiles are durations that occurred
+    (nearest rank). For a tool that was never called, all numbers are zero or None, and `upstream` is empty.
+    """
+
+    tool: str
+    upstream: str
+    invocations: int
+    failures: int
+    sessions: int
+    median_ms: float | None
+    p95_ms: float | None
+    last_used: float | None
+    uses: int
+    listed: int
+    searched: int
+
+
+def tool_statistics(figures: Observations, further: Collection[str] = ()) -> Sequence[ToolStatistics]:
+    """Return how each tool of each upstream server was used, most used first, then by name.
+
+    They are the tools that are known by the figures, and `further` ones. A call that riglm refused counts for no tool.
+    """
+    calls: dict[tuple[str, str], list[_SessionCall]] = defaultdict(list)
+    names = {*figures.usage.known, *further}
+    for session, call in figures.calls:
+        if call.tool in names and (call.upstream or call.ran):
+            calls[call.tool, call.upstream].append((session, call))
+    found = [_statistics(*key, of_tool) for key, of_tool in calls.items()]
+    found += [_statistics(tool, "", ()) for tool in names.difference(tool for tool, _ in calls)]
+    return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
+
+
+def tool_totals(figures: Observations, tool: str) -> ToolStatistics:
+    """Return how a tool was used on all upstream servers; `upstream` is the one that ran it most often."""
+    calls = [each for each in figures.calls if each[1].tool == tool and (each[1].upstream or each[1].ran)]
+    upstreams = Counter(call.upstream for _, call in calls)
+    return _statistics(tool, min(upstreams, key=lambda each: (-upstreams[each], each), default=""), calls)
+
+
+_SessionCall = tuple[UUID, TrainingCall]
+
+
+def _statistics(tool: str, upstream: str, of_sessions: Sequence[_SessionCall]) -> ToolStatistics:
+    calls = [call for _, call in of_sessions]
+    durations = sorted(call.duration_ms for call in calls)
+    return ToolStatistics(
+        tool=tool,
+        upstream=upstream,
+        invocations=len(calls),
+        failures=sum(not call.success for call in calls),
+        sessions=len({session for session, _ in of_sessions}),
+        median_ms=_nearest_rank(durations, 50),
+        p95_ms=_nearest_rank(durations, 95),
+        last_used=max((call.timestamp for call in calls), default=None),
+        uses=sum(call.ran for call in calls),
+        listed=sum(call.found is DiscoveryMethod.LISTED for call in calls),
+        searched=sum(call.found is DiscoveryMethod.SEARCHED for call in calls),
+    )
+
+
+def _nearest_rank(ascending: Sequence[float], percent: int) -> float | None:
+    """Return the smallest value that at least `percent` percent of the values do not exceed; None without any."""
+    return ascending[math.ceil(len(ascending) * percent / 100) - 1] if ascending else None

@@ -276,7 +276,6 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
     mode = rules.mode if record.mode == "off" else record.mode  # the file may differ from what runs
     is_on = rules.is_on and rules.strategy == "prediction" and mode == "enforce"
     usage = record.usage
-    others = found.stored - usage.listed_sessions - usage.unlisted_sessions
     return {
         "since": found.since or None,
         "until": found.until,
@@ -290,7 +289,7 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
             "min_tools": rules.min_tools,
             "max_tools": rules.max_tools,
         },
-        "verdict": asdict(judge_figures(record, is_on=is_on, others=others)),
+        "verdict": judge_figures(record, is_on=is_on, stored=found.stored).model_dump(),
         "headline": format_headline(record),
         "bill": bill_fields(record, found.settings.prices.prices()),
         "record": {mode: _mode_fields(its) for mode, its in modes.items()},

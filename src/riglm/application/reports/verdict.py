@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from riglm.application.reports.figures import Observations
 from riglm.domain.duration import format_count
 from riglm.domain.exposure import Surface
+from riglm.domain.schemas.control_api import VerdictCheckModel, VerdictCode, VerdictModel
 
 _Z: Final = 1.959964
 """Standard deviations that contain 95 % of a normal distribution."""
@@ -90,8 +91,6 @@ MIN_SESSIONS: Final = 20
 MIN_CALLS: Final = 100
 """With fewer calls, a few odd ones decide."""
 
-VerdictCode = Literal["empty", "too_early", "nothing_hidden", "costs_more", "unsure", "worth_it"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictInput:
@@ -114,57 +113,49 @@ class VerdictInput:
     price: Interval | None
     is_deferred: bool = False
 
+    @property
+    def is_enough(self) -> bool:
+        """True if the recorded work is enough for a verdict."""
+        return self.sessions >= MIN_SESSIONS and self.calls >= MIN_CALLS and self.recorded >= MIN_SESSIONS
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictCheck:
-    """One thing that must hold; `met` is None while that is not known."""
-
-    name: str
-    met: bool | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What to do, and the reasons, in the order in which they were looked at."""
-
-    code: VerdictCode
-    text: str
-    reasons: tuple[VerdictCheck, ...]
+    @property
+    def baseline(self) -> str:
+        """What the price is relative to, in words."""
+        return "with the client's tool search alone" if self.is_deferred else "without a proxy"
 
 
-def judge_figures(figures: Observations, *, is_on: bool, others: int) -> Verdict:
-    """Return the verdict on recorded sessions; `is_on` is True if filtering is on now, in the mode `enforce`."""
-    selected = [each for each in figures.now.lists if each.mode != "off" and each.surface != Surface.FULL]
+def judge_figures(figures: Observations, *, is_on: bool, stored: int) -> VerdictModel:
+    """Return the verdict on recorded sessions; `is_on` is True if filtering is on now, in the mode `enforce`.
+
+    `stored` is the number of all sessions in the store.
+    """
+    usage, now = figures.usage, figures.now
+    selected = [each for each in now.lists if each.mode != "off" and each.surface != Surface.FULL]
     is_deferred = bool(selected) and all(each.surface == Surface.HINTS for each in selected)
+    costs = [each.cost for each in now.costs]
     return judge(
         VerdictInput(
             is_on=is_on,
-            others=others,
-            unlisted=figures.usage.unlisted_sessions,
-            sessions=figures.usage.listed_sessions,
-            calls=figures.usage.listed_calls,
+            others=stored - usage.listed_sessions - usage.unlisted_sessions,
+            unlisted=usage.unlisted_sessions,
+            sessions=usage.listed_sessions,
+            calls=usage.listed_calls,
             recorded=len({each.session for each in selected}),
             hidden=any(each.shown > 0 if is_deferred else each.shown < each.available for each in selected),
-            price=price_interval(figures.now),
+            price=ratio_by_session([cost.riglm for cost in costs], [cost.no_proxy for cost in costs]),
             is_deferred=is_deferred,
         )
     )
 
 
-def price_interval(figures: Observations) -> Interval | None:
-    """Return the interval of the price relative to no proxy; None with fewer than two sessions."""
-    costs = [each.cost for each in figures.costs]
-    return ratio_by_session([cost.riglm for cost in costs], [cost.no_proxy for cost in costs])
-
-
-def judge(evidence: VerdictInput) -> Verdict:
+def judge(evidence: VerdictInput) -> VerdictModel:
     """The first reason that is not met decides; one that is not known leaves it open."""
     if not evidence.sessions:
-        return Verdict(code="empty", text=_explain_empty(evidence), reasons=())
+        return VerdictModel(code="empty", text=_explain_empty(evidence), reasons=())
     reasons = (_check_enough(evidence), _check_hidden(evidence), _check_price(evidence))
-    code = _choose_code(reasons)
-    return Verdict(code=code, text=_format_verdict(code, evidence), reasons=reasons)
+    failing = (_FAILING[each.name] for each in reasons if each.met is False)
+    code = next(failing, "worth_it" if all(each.met for each in reasons) else "unsure")
+    return VerdictModel(code=code, text=_format_verdict(code, evidence), reasons=reasons)
 
 
 _FAILING: Final[dict[str, VerdictCode]] = {"sessions": "too_early", "hidden": "nothing_hidden", "price": "costs_more"}
@@ -189,13 +180,6 @@ def _explain_empty(evidence: VerdictInput) -> str:
     return " ".join([*facts, asked])
 
 
-def _choose_code(reasons: tuple[VerdictCheck, ...]) -> VerdictCode:
-    for reason in reasons:
-        if reason.met is False:
-            return _FAILING[reason.name]
-    return "worth_it" if all(reason.met for reason in reasons) else "unsure"
-
-
 def _format_verdict(code: VerdictCode, evidence: VerdictInput) -> str:
     if code == "worth_it":
         return "Filtering is on, and worth it." if evidence.is_on else "Worth switching on: `riglm enforce`."
@@ -203,7 +187,7 @@ def _format_verdict(code: VerdictCode, evidence: VerdictInput) -> str:
     words = {
         "too_early": f"Too early to say: {go_on}, and ask again.",
         "nothing_hidden": "Not worth it now: no list hides anything, because that would not pay.",
-        "costs_more": f"Not worth it now: sessions cost no less than {_format_baseline(evidence)}.",
+        "costs_more": f"Not worth it now: sessions cost no less than {evidence.baseline}.",
         "unsure": "Not sure yet: the numbers may still fall to either side.",
     }[code]
     if evidence.is_deferred and code == "nothing_hidden":
@@ -211,58 +195,40 @@ def _format_verdict(code: VerdictCode, evidence: VerdictInput) -> str:
     return f"{words} Filtering is on: `riglm shadow` shows everything again." if evidence.is_on else words
 
 
-def _check_enough(evidence: VerdictInput) -> VerdictCheck:
+def _check_enough(evidence: VerdictInput) -> VerdictCheckModel:
     counted = f"{format_count(evidence.sessions, 'session')} with {format_count(evidence.calls, 'call')}"
-    text = f"{counted}; it takes {MIN_SESSIONS} and {MIN_CALLS}"
-    return VerdictCheck(name="sessions", met=_is_enough(evidence), text=text)
+    is_met = evidence.sessions >= MIN_SESSIONS and evidence.calls >= MIN_CALLS
+    return VerdictCheckModel(name="sessions", met=is_met, text=f"{counted}; it takes {MIN_SESSIONS} and {MIN_CALLS}")
 
 
-def _is_enough(evidence: VerdictInput) -> bool:
-    return evidence.sessions >= MIN_SESSIONS and evidence.calls >= MIN_CALLS
-
-
-def _is_enough_recorded(evidence: VerdictInput) -> bool:
-    return _is_enough(evidence) and evidence.recorded >= MIN_SESSIONS
-
-
-def _check_hidden(evidence: VerdictInput) -> VerdictCheck:
+def _check_hidden(evidence: VerdictInput) -> VerdictCheckModel:
     is_on, is_deferred = evidence.is_on, evidence.is_deferred
-    if evidence.hidden:
-        does = ("get" if is_on else "would get") if is_deferred else ("are" if is_on else "would be")
-        text = f"tools {does} preload hints" if is_deferred else f"lists {does} shorter than the whole catalog"
-        return VerdictCheck(name="hidden", met=True, text=text)
-    if not evidence.recorded:
-        text = "no complete list of filtering is recorded yet: it was off, or a server had not sent its tools in time"
-        return VerdictCheck(name="hidden", met=None, text=text)
     nothing = "no tool got a preload hint" if is_deferred else "no list was shorter than the whole catalog"
-    if not _is_enough_recorded(evidence):
-        return VerdictCheck(name="hidden", met=None, text=f"{nothing} so far, in {_format_sessions(evidence.recorded)}")
-    return VerdictCheck(name="hidden", met=False, text=f"{nothing}: that would not have paid")
+    is_met: bool | None = None
+    if evidence.hidden:
+        is_met, does = True, ("get" if is_on else "would get") if is_deferred else ("are" if is_on else "would be")
+        text = f"tools {does} preload hints" if is_deferred else f"lists {does} shorter than the whole catalog"
+    elif not evidence.recorded:
+        text = "no complete list of filtering is recorded yet: it was off, or a server had not sent its tools in time"
+    elif evidence.is_enough:
+        is_met, text = False, f"{nothing}: that would not have paid"
+    else:
+        text = f"{nothing} so far, in {_format_sessions(evidence.recorded)}"
+    return VerdictCheckModel(name="hidden", met=is_met, text=text)
 
 
-def _check_price(evidence: VerdictInput) -> VerdictCheck:
+def _check_price(evidence: VerdictInput) -> VerdictCheckModel:
     found = evidence.price
     if found is None:
-        return VerdictCheck(name="price", met=None, text="too few sessions were recorded to price them")
-    below = _is_above(Interval(-found.high, -found.low), -1.0)
-    price = f"{found.low:.2f} to {found.high:.2f} of the price {_format_baseline(evidence)}"
-    text = f"sessions cost {price}; it must be below 1"
-    if not _is_enough_recorded(evidence):
-        below, text = None, f"{text}, by the lists of {_format_sessions(evidence.recorded)}"
-    return VerdictCheck(name="price", met=below, text=text)
-
-
-def _format_baseline(evidence: VerdictInput) -> str:
-    return "with the client's tool search alone" if evidence.is_deferred else "without a proxy"
+        return VerdictCheckModel(name="price", met=None, text="too few sessions were recorded to price them")
+    is_below = found.high <= 1 and found.low < 1
+    is_known = is_below or found.low > 1 or found.low == found.high == 1
+    text = f"sessions cost {found.low:.2f} to {found.high:.2f} of the price {evidence.baseline}; it must be below 1"
+    if not evidence.is_enough:
+        text += f", by the lists of {_format_sessions(evidence.recorded)}"
+    return VerdictCheckModel(name="price", met=is_below if is_known and evidence.is_enough else None, text=text)
 
 
 def _format_sessions(count: int) -> str:
     few = f"; {MIN_SESSIONS} are needed for a verdict" if count < MIN_SESSIONS else ""
     return f"{format_count(count, 'session')}{few}"
-
-
-def _is_above(found: Interval, bound: float) -> bool | None:
-    """Whether all of an interval lies above a bound, or none of it; None when it may be either."""
-    if found.low >= bound and found.high > bound:
-        return True
-    return False if found.high < bound or found.low == found.high == bound else None

@@ -95,7 +95,7 @@ PRINTABLE: Final = r"^[^\x00-\x1f\x7f-\x9f]+$"
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, from_attributes=True)
+    model_config = ConfigDict(frozen=True, from_attributes=True, defer_build=True)
 
 
 class _Body(BaseModel):
@@ -142,10 +142,10 @@ class SessionEntry(_Model):
 class SessionCall(_Model):
     """One call."""
 
-    sequence: int
+    sequence: int = Field(validation_alias="sequence_number")
     tool: str
     upstream: str
-    at: Time
+    at: Time = Field(validation_alias="timestamp")
     duration_ms: float
     success: bool
     error_kind: ErrorKind | None
@@ -155,16 +155,16 @@ class SessionCall(_Model):
 class ExposedList(_Model):
     """One list, or one answer to a search or a context."""
 
-    at: Time
+    at: Time = Field(validation_alias="timestamp")
     surface: str
     mode: Mode
     predictor: str
     reason: str
     shown: tuple[str, ...]
-    hidden: int
+    hidden: Annotated[int, BeforeValidator(len)]
     tokens_shown: int
     tokens_hidden: int
-    tokens_meta_tools: int
+    tokens_meta_tools: int = Field(validation_alias="tokens_own")
 
 
 class SessionDetail(SessionEntry):
@@ -292,10 +292,10 @@ class ToolDetail(ToolEntry):
 class ToolPair(_Model):
     """Two tools that were used in the same sessions."""
 
-    a: str
-    b: str
+    a: str = Field(validation_alias="tool_a")
+    b: str = Field(validation_alias="tool_b")
     count: int
-    mean_distance: float = Field(description="Average distance in calls.")
+    mean_distance: float = Field(validation_alias="average_distance", description="Average distance in calls.")
 
 
 class CooccurrenceMap(_Model):
@@ -360,6 +360,9 @@ class PriceTotals(_Model):
     )
 
 
+VerdictCode = Literal["empty", "too_early", "nothing_hidden", "costs_more", "unsure", "worth_it"]
+
+
 class VerdictCheckModel(_Model):
     """One thing that must hold."""
 
@@ -371,7 +374,7 @@ class VerdictCheckModel(_Model):
 class VerdictModel(_Model):
     """Whether filtering is worth it, as in `riglm report`; the first check that is not met decides."""
 
-    code: Literal["empty", "too_early", "nothing_hidden", "costs_more", "unsure", "worth_it"]
+    code: VerdictCode
     text: str
     reasons: tuple[VerdictCheckModel, ...]
 

@@ -14,7 +14,8 @@ from riglm.application.control.statistics import (
 )
 from riglm.application.control.tools import list_tools
 from riglm.domain.errors import ControlUnavailableError
-from riglm.domain.schemas.control_api import Readiness, ToolCount, ToolPairCount
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
+from riglm.domain.schemas.control_api import Bucket, Readiness, ToolCount, ToolPairCount
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from tests.records import a_session, an_exposure, an_invocation
 from tests.unit.application.control.parts import COUNTS, SIGNAL, list_tools_now, running_proxy
@@ -66,6 +67,25 @@ async def test_time_is_cut_into_buckets_that_end_now(store, proxy, now):
     first, second = (await get_series(proxy, buckets=2)).buckets
     assert (first.at, first.seconds, first.calls, first.mean_shown) == (now[0] - 86_400.0, 43_200.0, 1, None)
     assert (second.at, second.calls, second.mean_shown, second.mean_available) == (now[0] - 43_200.0, 1, 1.0, 2.0)
+
+
+async def test_calls_of_a_bucket_are_counted_by_how_their_tools_were_found(store, proxy):
+    session = a_session()
+    lost = {"success": False, "error_kind": ErrorKind.PROTOCOL}
+    store.record_many(
+        [
+            session,
+            an_invocation(session, "read", found=DiscoveryMethod.LISTED),
+            an_invocation(session, "write", found=DiscoveryMethod.SEARCHED, success=False, error_kind=ErrorKind.TOOL),
+            an_invocation(session, "nothing", found=DiscoveryMethod.NAMED, **lost),
+            an_invocation(session, "call_tool", upstream=OWN_UPSTREAM, found=DiscoveryMethod.LISTED),
+        ]
+    )
+    span = {"at": 0.0, "seconds": 9e9}
+    [found] = (await get_series(proxy, since=0.0, until=9e9, buckets=1)).buckets
+    assert found == Bucket(**span, calls=3, failures=2, listed=1, searched=1, named=1)
+    [of_tool] = (await get_series(proxy, since=0.0, until=9e9, buckets=1, tool="write")).buckets
+    assert of_tool == Bucket(**span, calls=1, failures=1, searched=1)
 
 
 async def test_sessions_are_clustered_by_their_successful_calls(store, proxy):

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from riglm.application.reports.figures import cost_fields, hit_figures, read_figures, read_record
-from riglm.domain.invocation import DiscoveryMethod
+from riglm.application.reports.figures import cost_fields, hit_figures, read_figures, read_record, tool_statistics
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ClientInfo, IdentificationMethod, uuid7
 from tests.records import a_session, a_token_usage, an_exposure, an_invocation
@@ -14,6 +14,12 @@ def read(*records, mode="shadow"):
     with InMemoryAnalytics() as store:
         store.record_many(records)
         return recorded(store).of(mode)
+
+
+def read_stored(*records):
+    with InMemoryAnalytics() as store:
+        store.record_many(records)
+        return read_figures(store, Prices())
 
 
 def recorded(store):
@@ -125,3 +131,20 @@ def test_a_client_that_defers_tools_sends_the_list_of_its_search():
         store.record_many([a_token_usage(started_at=5.0)])
         [bill] = read_figures(store, Prices()).bills
     assert [tokens for _, tokens in bill.sessions] == [300]
+
+
+def test_imported_sessions_meta_tools_refused_calls_and_unknown_names_are_no_use_of_a_tool():
+    session, imported = a_session(), a_session(method=IdentificationMethod.TRANSCRIPT)
+    failed = {"success": False, "error_kind": ErrorKind.PROTOCOL}
+    found = read_stored(
+        session,
+        imported,
+        an_exposure(session, "listed", "refused"),
+        an_invocation(session, "listed"),
+        an_invocation(session, "refused", upstream="", **failed),
+        an_invocation(session, "unknown", **failed),
+        an_invocation(session, "call_tool", upstream=OWN_UPSTREAM),
+        an_invocation(imported, "imported"),
+    )
+    assert [(each.tool, each.invocations) for each in tool_statistics(found)] == [("listed", 1), ("refused", 0)]
+    assert (found.usage.calls, found.usage.meta_tool_calls) == (3, 1)
