@@ -16,8 +16,8 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control.dashboard import CONTENT_SECURITY_POLICY, page_routes
-from riglm.adapters.control.problems import PROBLEM_TYPE, create_problem
 from riglm.adapters.control.routes import ROUTERS, MetricsSource, parts_of_the_schema
+from riglm.adapters.control.strict_route import PROBLEM_TYPE, create_problem
 from riglm.adapters.control.tokens import Right, Tokens
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_origin_of
@@ -55,7 +55,7 @@ def create_app(
     app = create_api(version=version, needs_token=tokens.required)
     app.state.proxy = proxy
     app.state.metrics = metrics
-    return Access(_head_as_get(app), control, tokens)
+    return Access(app, control, tokens)
 
 
 def create_api(*, version: str, needs_token: bool) -> FastAPI:
@@ -79,23 +79,6 @@ def create_api(*, version: str, needs_token: bool) -> FastAPI:
     app.openapi = cache(lambda: _describe(app, needs_token=needs_token))  # type: ignore[method-assign]
     app.router.routes.extend(page_routes())
     return app
-
-
-def _head_as_get(app: ASGIApp) -> ASGIApp:
-    """Answer HEAD as GET without the body.
-
-    Errors of the application are logged and answered already; a request that is cut off at the end is none.
-    """
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_head(message: Message) -> None:
-            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
-
-        is_head = scope["method"] == "HEAD"
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            await app({**scope, "method": "GET"} if is_head else scope, receive, send_head if is_head else send)
-
-    return answer
 
 
 def _describe(app: FastAPI, *, needs_token: bool) -> dict[str, Any]:
@@ -197,8 +180,10 @@ class Access:
         names = [name for name, _ in scope["headers"]]
         twice = {name for name in _GUARDS if names.count(name) > 1}
         extra: list[tuple[bytes, bytes]] = [*_SECURITY, *self._cross_origin.grant(headers)]
-        answer = self._refuse(scope, headers, twice, extra)
-        await (answer or self._app)(scope, receive, _add_headers(send, extra))
+        answer = self._refuse(scope, headers, twice, extra) or self._app
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # the server sends no body to HEAD
+        with contextlib.suppress(Exception, asyncio.CancelledError):  # logged and answered already, or cut off
+            await answer({**scope, "method": method}, receive, _add_headers(send, extra))
 
     def _refuse(
         self, scope: Scope, headers: dict[bytes, bytes], twice: set[bytes], extra: list[tuple[bytes, bytes]]

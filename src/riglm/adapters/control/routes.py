@@ -9,8 +9,7 @@ import msgspec
 from fastapi import Body, Header, Path, Query, Request, Response
 from pydantic import WithJsonSchema
 
-from riglm.adapters.control.problems import describe_problems
-from riglm.adapters.control.strict_route import Cursor, Flag, Limit, Proxy, Since, create_router
+from riglm.adapters.control.strict_route import Cursor, Flag, Limit, Proxy, Since, create_router, describe_problems
 from riglm.application.control import overrides, running_proxy, sessions, statistics, tools
 from riglm.domain.errors import ControlUnavailableError, NotFoundError, PreconditionError
 from riglm.domain.schemas import control_api as models
@@ -275,7 +274,7 @@ _DISCLOSED: Final[dict[str, Any]] = {
 @_CONFIGURATION.get("/config", summary="The configuration in force", responses={200: _DISCLOSED})
 async def get_configuration(proxy: Proxy) -> Response:
     """The whole configuration including defaults; `***` replaces a secret."""
-    shown = await running_proxy.get_configuration(proxy)
+    shown = await proxy.loop.look(proxy.configuration.shown)
     return _answer(shown.document, shown.version)
 
 

@@ -13,8 +13,6 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from riglm.adapters.control.problems import create_problem
-
 ANSWER_SECONDS: Final = 60.0
 """Maximum seconds from one response to the end of the next before a connection is closed."""
 
@@ -127,5 +125,7 @@ class BoundedH11Protocol(H11Protocol):
 
 
 async def _refuse_busy(scope: Scope, receive: Receive, send: Send) -> None:
+    from riglm.adapters.control.strict_route import create_problem  # noqa: PLC0415  # the thread has imported it
+
     headers = {"Retry-After": "2", "Connection": "close"}
     await create_problem(503, "all connections are busy: ask again later", headers=headers)(scope, receive, send)

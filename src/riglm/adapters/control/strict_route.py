@@ -1,22 +1,82 @@
 """Routes that refuse unknown and repeated parameters, and bodies that are large, slow or no strict JSON.
 
-The types at the end are those of parameters that several operations take.
+Error responses are problem documents (RFC 9457). The types of parameters that several operations take come last.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import Depends, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, APIRouter
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.exceptions import HTTPException
 
-from riglm.adapters.control.problems import describe_problems
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.schemas.control_api import TimeParameter
+
+PROBLEM_TYPE: Final = "application/problem+json"
+
+
+class FieldErrorModel(BaseModel):
+    """One invalid part of a request."""
+
+    path: str = Field(description="The part: a parameter, a header, or the path of a key of the body.")
+    detail: str = Field(description="What is wrong with it, and the fix.")
+
+
+class ProblemDetails(BaseModel):
+    """An error."""
+
+    type: str = Field(default="about:blank", description="`about:blank`: see `status`.")
+    title: str = Field(description="The status in words.")
+    status: int = Field(ge=400, le=599)
+    detail: str = Field(description="What is wrong, and the fix.")
+    errors: list[FieldErrorModel] | None = Field(default=None, description="Each invalid part of the request.")
+
+
+def create_problem(
+    status: int, detail: str, *, errors: Sequence[tuple[str, str]] = (), headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the response with this status; `errors` are paths with what is wrong there."""
+    parts = [FieldErrorModel(path=path, detail=text) for path, text in errors]
+    title = _TITLES.get(status) or HTTPStatus(status).phrase
+    document = ProblemDetails(title=title, status=status, detail=detail, errors=parts or None)
+    return Response(document.model_dump_json(exclude_none=True), status, headers, media_type=PROBLEM_TYPE)
+
+
+def describe_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the descriptions of problems with these statuses for the OpenAPI document."""
+    found: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        found[status] = {"model": ProblemDetails, "description": _DESCRIPTIONS[status]}
+        if status in _HEADERS:
+            name, description = _HEADERS[status]
+            header = {"schema": {"type": "string"}, "required": True, "description": description}
+            found[status]["headers"] = {name: header}
+    return found
+
+
+_TITLES: Final = {421: "Misdirected Request", 422: "Unprocessable Content"}  # as RFC 9110 has them; Python's are older
+_HEADERS: Final = {401: ("WWW-Authenticate", "`Bearer`."), 503: ("Retry-After", "In seconds.")}
+_DESCRIPTIONS: Final = {
+    400: "The body is no JSON.",
+    401: "A token is missing, or it is not a right one.",
+    403: "The token is read-only, the request comes from a page of another origin, or this cannot be changed.",
+    404: "What was named is not there.",
+    408: "The body did not come in time.",
+    409: "It conflicts with the current state.",
+    412: "If-Match names no version of this configuration.",
+    413: "The body is too large.",
+    415: "The body is not declared to be JSON.",
+    421: "The Host header names another server.",
+    422: "A part of the request is not usable; `errors` says which.",
+    503: "The answer was not ready in time, or the store is unavailable.",
+}
+
 
 MAX_BODY_BYTES: Final = 1 << 18
 """Maximum size of a request body."""

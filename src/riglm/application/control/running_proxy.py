@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
@@ -59,10 +59,9 @@ class ProxyLoop:
         Raises:
             ControlUnavailableError: it took too long.
         """
-        future = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
         try:
-            async with asyncio.timeout(timeout_seconds or self._timeout_seconds):
-                return await asyncio.wrap_future(future)
+            return await asyncio.wait_for(future, timeout_seconds or self._timeout_seconds)
         except TimeoutError as error:
             raise ControlUnavailableError("riglm did not answer in time: ask again later") from error
 
@@ -91,10 +90,9 @@ class StoreThread(Generic[StoreT]):
         Raises:
             ControlUnavailableError: the store is unavailable, or did not answer in time.
         """
-        future = self._worker.submit(lambda: self._run(question))
+        future = asyncio.wrap_future(self._worker.submit(lambda: self._run(question)))
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return await asyncio.wrap_future(future)
+            return await asyncio.wait_for(future, self._timeout_seconds)
         except TimeoutError as error:
             self.is_failing = True
             raise ControlUnavailableError("the analytics store did not answer in time: ask again later") from error
@@ -135,9 +133,6 @@ _RECENT_SECONDS: Final = 60.0
 _MAX_ANSWERS: Final = 64
 _SECONDS_PER_DAY: Final = 86_400.0
 
-_AnswerT = TypeVar("_AnswerT")
-_StoreT = TypeVar("_StoreT", bound=SessionHistoryPort)
-
 
 @dataclass(slots=True)
 class _CachedAnswer:
@@ -176,17 +171,17 @@ class QueryCache:
         self._timeout_seconds = timeout_seconds
         self._answers: OrderedDict[Hashable, _CachedAnswer] = OrderedDict()
 
-    async def ask(self, key: Hashable, question: Callable[[AnalyticsPort], _AnswerT]) -> _AnswerT:
+    async def ask(self, key: Hashable, question: Callable[[AnalyticsPort], ResultT]) -> ResultT:
         """Return the answer to the query with this `key`.
 
         Raises:
             ControlUnavailableError: the store is unavailable, or takes too long.
         """
-        return await self._cached(key, lambda: self._store.ask(_timed(question)))
+        return await self._ask(self._store, key, question)
 
     async def ask_since(
-        self, since: float, key: Hashable, question: Callable[[SessionHistoryPort], _AnswerT]
-    ) -> _AnswerT:
+        self, since: float, key: Hashable, question: Callable[[SessionHistoryPort], ResultT]
+    ) -> ResultT:
         """Return the answer for all that happened since a time.
 
         The archive answers if the store may not have it all, and the archive has earlier calls than the store. While
@@ -195,9 +190,9 @@ class QueryCache:
         archive = self._archive
         if archive is not None and self._retention_seconds and since < time.time() - self._retention_seconds:
             with contextlib.suppress(ControlUnavailableError):
-                earliest = await self.ask("earliest call", _earliest_call)
-                if await self._ask_archive(archive, "earliest call", _earliest_call) < earliest:
-                    return await self._ask_archive(archive, key, question)
+                earliest = await self.ask("earliest call", _get_earliest)
+                if await self._ask(archive, "earliest call", _get_earliest) < earliest:
+                    return await self._ask(archive, key, question)
         return await self.ask(key, question)
 
     async def figures(self, since: float) -> Observations:
@@ -206,28 +201,23 @@ class QueryCache:
             since, ("figures", since), lambda store: read_figures(store, self._prices(), since=since)
         )
 
-    async def _ask_archive(
-        self, archive: StoreThread[ArchivePort], key: Hashable, question: Callable[[SessionHistoryPort], _AnswerT]
-    ) -> _AnswerT:
-        return await self._cached(("archive", key), lambda: archive.ask(_timed(question)))
-
-    async def _cached(self, key: Hashable, query: Callable[[], Awaitable[tuple[_AnswerT, float]]]) -> _AnswerT:
-        cached = self._answers.setdefault(key, _CachedAnswer())
-        self._answers.move_to_end(key)
+    async def _ask(self, thread: StoreThread[StoreT], key: Hashable, question: Callable[[StoreT], ResultT]) -> ResultT:
+        cached = self._answers.setdefault((thread is self._archive, key), _CachedAnswer())
+        self._answers.move_to_end((thread is self._archive, key))
         while len(self._answers) > _MAX_ANSWERS:
             self._answers.popitem(last=False)
         cached.asked_at = now = time.monotonic()
         if cached.answer is None or now >= cached.answered_at + self._ttl(now):
             if cached.asking is None:
-                cached.asking = asyncio.create_task(self._refresh(cached, query))
-                cached.asking.add_done_callback(_retrieve_exception)
+                cached.asking = asyncio.create_task(self._refresh(cached, thread, question))
+                cached.asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # callers get it
             asking = cached.asking
             await asyncio.wait({asking}, timeout=self._timeout_seconds)
             if asking.done():
                 asking.result()
             if cached.answer is None:
                 raise ControlUnavailableError("this takes a while to count: ask again in a moment")
-        answer: _AnswerT = cached.answer[0]
+        answer: ResultT = cached.answer[0]
         return answer
 
     def _ttl(self, now: float) -> float:
@@ -235,29 +225,22 @@ class QueryCache:
         recent = (each for each in self._answers.values() if each.answer and now - each.asked_at < _RECENT_SECONDS)
         return max(MIN_TTL_SECONDS, sum(each.answer[1] for each in recent if each.answer) / MAX_SHARE)
 
-    async def _refresh(self, cached: _CachedAnswer, query: Callable[[], Awaitable[tuple[Any, float]]]) -> None:
+    async def _refresh(
+        self, cached: _CachedAnswer, thread: StoreThread[StoreT], question: Callable[[StoreT], ResultT]
+    ) -> None:
+        def timed(store: StoreT) -> tuple[ResultT, float]:
+            began = time.monotonic()
+            return question(store), time.monotonic() - began
+
         try:
-            cached.answer = await query()
+            cached.answer = await thread.ask(timed)
             cached.answered_at = time.monotonic()
         finally:
             cached.asking = None
 
 
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        task.exception()  # callers that wait get it; without any it is no fault
-
-
-def _earliest_call(store: SessionHistoryPort) -> float:
+def _get_earliest(store: SessionHistoryPort) -> float:
     return store.get_earliest_call_time()
-
-
-def _timed(question: Callable[[_StoreT], _AnswerT]) -> Callable[[_StoreT], tuple[_AnswerT, float]]:
-    def timed(store: _StoreT) -> tuple[_AnswerT, float]:
-        began = time.monotonic()
-        return question(store), time.monotonic() - began
-
-    return timed
 
 
 _COUNT_SECONDS: Final = 60.0
@@ -326,11 +309,6 @@ class RunningProxy:
             if owners.only
             else owners.servers()
         )
-
-
-async def get_configuration(proxy: RunningProxy) -> RedactedConfiguration:
-    """Return the configuration in force, with masks in the place of secrets."""
-    return await proxy.loop.look(proxy.configuration.shown)
 
 
 async def put_configuration(

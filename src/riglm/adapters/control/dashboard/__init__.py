@@ -1,11 +1,9 @@
 """The page's files, as the control API serves them. They hold no data: the page asks the API for all that it shows."""
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -43,9 +41,10 @@ class PageFile:
 @cache
 def page_files() -> dict[str, PageFile]:
     """Every file of the page by its path below `assets`, and the page itself as index.html."""
-    page = files(__package__)
-    found = {path: _read(file, path) for path, file in _within(page.joinpath("assets"))}
-    return found | {_INDEX: _read(page.joinpath(_INDEX), _INDEX)}
+    page = Path(__file__).parent
+    assets = page / "assets"
+    found = {file.relative_to(assets).as_posix(): _read(file) for file in assets.rglob("*") if file.is_file()}
+    return found | {_INDEX: _read(page / _INDEX)}
 
 
 def page_routes() -> list[Route]:
@@ -64,16 +63,6 @@ async def _serve(request: Request) -> Response:
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-def _within(directory: Traversable, above: str = "") -> Iterator[tuple[str, Traversable]]:
-    for entry in directory.iterdir():
-        if entry.is_dir():
-            yield from _within(entry, f"{above}{entry.name}/")
-        else:
-            yield above + entry.name, entry
-
-
-def _read(file: Traversable, path: str) -> PageFile:
-    body = file.read_bytes()
-    suffix = path[path.rindex(".") :] if "." in path else ".txt"
-    tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-    return PageFile(body, _MEDIA_TYPES.get(suffix, "application/octet-stream"), tag)
+def _read(file: Path) -> PageFile:
+    body, media_type = file.read_bytes(), _MEDIA_TYPES.get(file.suffix or ".txt", "application/octet-stream")
+    return PageFile(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:20]}"')
