@@ -71,40 +71,24 @@ class MeterPort(Protocol):
         """A session is over; unless it `ended`, it goes on in another process."""
 
 
-class RecordTally(Protocol):
-    """What became of all records of this process, at one instant."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCounts:
+    """What became of all records so far: accepted = stored + queued + spooled + dropped, always.
 
-    @property
-    def accepted(self) -> int:
-        """All of them: the sum of those stored, queued, spooled and dropped."""
+    `queued` includes what is being stored. `recovered` is the number of accepted records that came from the spools of
+    ended processes. `reasons` is the number of dropped ones by reason: `full`, when the queue and the spool
+    were; `refused` by the store; `damaged` in the spool; or `closed`, at the end. `spool_bytes` is what the spool takes
+    on disk.
+    """
 
-    @property
-    def stored(self) -> int:
-        """In the store."""
-
-    @property
-    def queued(self) -> int:
-        """Waiting in memory."""
-
-    @property
-    def spooled(self) -> int:
-        """Waiting on disk."""
-
-    @property
-    def dropped(self) -> int:
-        """Lost."""
-
-    @property
-    def recovered(self) -> int:
-        """Accepted records in the spool of processes that have ended."""
-
-    @property
-    def reasons(self) -> Mapping[str, int]:
-        """How many were lost why."""
-
-    @property
-    def spool_bytes(self) -> int:
-        """What those on disk take there."""
+    accepted: int
+    stored: int
+    queued: int
+    spooled: int
+    dropped: int
+    recovered: int
+    reasons: Mapping[str, int]
+    spool_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +100,12 @@ class MetricSources:
     ClickHouse; None if that is not configured.
     """
 
-    records: Callable[[], RecordTally]
+    records: Callable[[], RecordCounts]
     upstreams: Callable[[], Sequence[UpstreamHealth]]
     sessions: Callable[[], int]
     embedder: Callable[[], "EmbedderStatus | None"]
     prices: Callable[[], Prices] = Prices
-    archived: Callable[[], RecordTally] | None = None
+    archived: Callable[[], RecordCounts] | None = None
 
 
 class Span(Protocol):

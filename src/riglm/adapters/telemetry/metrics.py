@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from prometheus_client import (
@@ -25,8 +25,9 @@ from riglm.domain.list_plan import Prices
 from riglm.domain.session import Session
 from riglm.domain.session_cost import SessionCost
 from riglm.domain.tool_pin import ToolChange, ToolPin
+from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
-from riglm.ports.telemetry import MeterPort, MetricSources
+from riglm.ports.telemetry import MeterPort, MetricSources, RecordCounts
 
 PLAIN: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -51,6 +52,12 @@ _TOKENS: Final = {
     "hidden": "Estimated tokens of the definitions that new lists left out.",
     "meta_tools": "Estimated tokens of the meta-tools in new lists, and of results of searches and contexts.",
     "resent": "Estimated tokens of the lists that were sent because a list had changed.",
+}
+
+_RECORDS: Final = {
+    "accepted": "Records taken: the sum of those stored, queued, spooled and dropped.",
+    "stored": "Records in the store.",
+    "recovered": "Records among those taken that ended processes left on disk.",
 }
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a sample for the start of each counter adds nothing
@@ -263,104 +270,77 @@ class _CurrentValues(Collector):
         """Return riglm's metrics that are not counted, each with its current samples."""
         yield InfoMetricFamily("riglm_build", "Which riglm this is.", value={"version": self._version()})
         for name, description in _TOKENS.items():
-            samples = [((mode,), getattr(tally, name)) for mode, tally in self._tokens.items()]
-            yield _counter(f"riglm_tokens_{name}", description, samples, ("mode",))
-        yield _gauge(
+            samples = [((mode,), float(getattr(tally, name))) for mode, tally in self._tokens.items()]
+            yield _labeled(CounterMetricFamily(f"riglm_tokens_{name}", description, labels=("mode",)), samples)
+        net = GaugeMetricFamily(
             "riglm_tokens_net",
             "Estimated tokens saved so far: those hidden, less those of meta-tools and those sent again. In the mode "
             "shadow, what would have been saved.",
-            [((mode,), tally.net) for mode, tally in self._tokens.items()],
-            ("mode",),
+            labels=("mode",),
         )
+        yield _labeled(net, [((mode,), tally.net) for mode, tally in self._tokens.items()])
         if self.readings is not None:
-            yield from _record_metrics(self.readings)
-            yield from _upstream_metrics(self.readings)
-            yield _gauge("riglm_sessions_live", "Sessions that may still grow.", [((), self.readings.sessions())])
+            yield from _record_metrics(self.readings.records())
+            if self.readings.archived is not None:
+                yield from _archive_metrics(self.readings.archived())
+            yield from _upstream_metrics(self.readings.upstreams())
+            live = self.readings.sessions()
+            yield GaugeMetricFamily("riglm_sessions_live", "Sessions that may still grow.", value=live)
             status = self.readings.embedder()
             if status is not None:
                 yield from _embedder_metrics(status)
 
 
-_Samples = Sequence[tuple[Sequence[str], float]]
-"""Values by the values of their labels."""
+_Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 
 
-def _counter(name: str, description: str, samples: _Samples, labels: Sequence[str] = ()) -> Metric:
-    family = CounterMetricFamily(name, description, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
+def _labeled(family: _Family, samples: Iterable[tuple[Sequence[str], float]]) -> _Family:
+    """Return a family with these values, each by the values of its labels."""
+    for labels, value in samples:
+        family.add_metric(labels, value)
     return family
 
 
-def _gauge(name: str, description: str, samples: _Samples, labels: Sequence[str] = ()) -> Metric:
-    family = GaugeMetricFamily(name, description, labels=labels)
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family
-
-
-def _record_metrics(readings: MetricSources) -> Iterator[Metric]:
-    """Read all counts at one instant: accepted = stored + queued + spooled + dropped."""
-    counts = readings.records()
-    yield _counter(
-        "riglm_records_accepted",
-        "Records taken: the sum of those stored, queued, spooled and dropped.",
-        [((), counts.accepted)],
-    )
-    yield _counter("riglm_records_stored", "Records in the store.", [((), counts.stored)])
-    yield _gauge("riglm_records_queued", "Records that wait in memory.", [((), counts.queued)])
-    yield _gauge("riglm_records_spooled", "Records that wait on disk.", [((), counts.spooled)])
-    yield _counter(
+def _record_metrics(counts: RecordCounts) -> Iterator[Metric]:
+    """Return the counts of one instant: accepted = stored + queued + spooled + dropped."""
+    for name, description in _RECORDS.items():
+        yield CounterMetricFamily(f"riglm_records_{name}", description, value=getattr(counts, name))
+    yield GaugeMetricFamily("riglm_records_queued", "Records that wait in memory.", value=counts.queued)
+    yield GaugeMetricFamily("riglm_records_spooled", "Records that wait on disk.", value=counts.spooled)
+    yield GaugeMetricFamily("riglm_spool_bytes", "What the records on disk take there.", value=counts.spool_bytes)
+    dropped = CounterMetricFamily(
         "riglm_records_dropped",
         "Records lost, by reason: the queue was full, the store refused them, they were damaged, or riglm ended.",
-        [((reason,), count) for reason, count in counts.reasons.items()],
-        ("reason",),
+        labels=("reason",),
     )
-    yield _counter(
-        "riglm_records_recovered",
-        "Records among those taken that ended processes left on disk.",
-        [((), counts.recovered)],
-    )
-    yield _gauge("riglm_spool_bytes", "What the records on disk take there.", [((), counts.spool_bytes)])
-    if readings.archived is not None:
-        sent = readings.archived()
-        waiting = [((), sent.queued + sent.spooled)]
-        yield _gauge("riglm_clickhouse_records_waiting", "Records to send to ClickHouse.", waiting)
-        yield _counter("riglm_clickhouse_records_dropped", "Records not sent to ClickHouse.", [((), sent.dropped)])
+    yield _labeled(dropped, [((reason,), count) for reason, count in counts.reasons.items()])
 
 
-def _upstream_metrics(readings: MetricSources) -> Iterator[Metric]:
+def _archive_metrics(sent: RecordCounts) -> Iterator[Metric]:
+    waiting, dropped = sent.queued + sent.spooled, sent.dropped
+    yield GaugeMetricFamily("riglm_clickhouse_records_waiting", "Records to send to ClickHouse.", value=waiting)
+    yield CounterMetricFamily("riglm_clickhouse_records_dropped", "Records not sent to ClickHouse.", value=dropped)
+
+
+def _upstream_metrics(found: Sequence[UpstreamHealth]) -> Iterator[Metric]:
     """The links to the servers."""
-    found = readings.upstreams()
-    yield _gauge(
-        "riglm_upstream_state",
-        "Condition of each server: 1 for its state, 0 for the others.",
-        [((one.name, state), float(one.state == state)) for one in found for state in _LINK_STATES],
-        ("upstream", "state"),
-    )
-    yield _gauge(
+    description = "Condition of each server: 1 for its state, 0 for the others."
+    states = [((one.name, state), float(one.state == state)) for one in found for state in _LINK_STATES]
+    yield _labeled(GaugeMetricFamily("riglm_upstream_state", description, labels=("upstream", "state")), states)
+    since = GaugeMetricFamily(
         "riglm_upstream_state_since_timestamp_seconds",
         "When the state of the way to each server began, in seconds since the epoch.",
-        [((one.name,), one.since) for one in found],
-        ("upstream",),
+        labels=("upstream",),
     )
+    yield _labeled(since, [((one.name,), one.since) for one in found])
 
 
 def _embedder_metrics(status: EmbedderStatus) -> Iterator[Metric]:
     """The embedder, where there is one."""
-    yield _gauge(
-        "riglm_embedder_state",
-        "Condition of the embedder: 1 for its state, 0 for the others.",
-        [((state,), float(status.status == state)) for state in _EMBEDDER_STATES],
-        ("state",),
-    )
-    yield _gauge(
-        "riglm_embedder_fallback_active",
-        "Whether hashed words replace the configured model.",
-        [((), float(status.is_fallback_active))],
-    )
-    yield InfoMetricFamily(
-        "riglm_embedder",
-        "The embedder that is used.",
-        value={"provider": status.actual_provider, "model": status.actual_model, "quality": status.semantic_quality},
-    )
+    description = "Condition of the embedder: 1 for its state, 0 for the others."
+    states = [((state,), float(status.status == state)) for state in _EMBEDDER_STATES]
+    yield _labeled(GaugeMetricFamily("riglm_embedder_state", description, labels=("state",)), states)
+    description, is_active = "Whether hashed words replace the configured model.", float(status.is_fallback_active)
+    yield GaugeMetricFamily("riglm_embedder_fallback_active", description, value=is_active)
+    used = {"provider": status.actual_provider, "model": status.actual_model, "quality": status.semantic_quality}
+    yield InfoMetricFamily("riglm_embedder", "The embedder that is used.", value=used)

@@ -4,11 +4,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from riglm.ports.analytics import Record
+from riglm.ports.telemetry import RecordCounts
 
 
 class DeferredRecord(Protocol):
@@ -34,26 +34,6 @@ class QueueLimits:
     batch_records: int = 500
     batch_seconds: float = 0.05
     high_water: float = 0.75
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordCounts:
-    """What became of all records so far: accepted = stored + queued + spooled + dropped, always.
-
-    `queued` includes what is being stored. `recovered` is the number of accepted records that came from the spools of
-    ended processes. `reasons` is the number of dropped ones by reason: `full`, when the queue and the spool
-    were; `refused` by the store; `damaged` in the spool; or `closed`, at the end. `spool_bytes` is what the spool takes
-    on disk.
-    """
-
-    accepted: int
-    stored: int
-    queued: int
-    spooled: int
-    dropped: int
-    recovered: int
-    reasons: Mapping[str, int]
-    spool_bytes: int = 0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

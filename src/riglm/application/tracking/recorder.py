@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final, Self
 
 from riglm.application.failing_open import RateLimitedLogger
-from riglm.application.tracking.record_queue import Batch, QueueItem, QueueLimits, RecordCounts, RecordQueue
+from riglm.application.tracking.record_queue import Batch, QueueItem, QueueLimits, RecordQueue
 from riglm.application.tracking.store_writer import SpoolBuffer, StoreWriter
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.session import Session
 from riglm.ports.analytics import Record, RecordStorePort, SessionClosed
 from riglm.ports.spool import SpoolPort
+from riglm.ports.telemetry import RecordCounts
 
 _log: Final = logging.getLogger("riglm.recorder")
 _BREATH_SECONDS: Final = 0.02  # an answer that was just given is on its way out

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 from riglm.application.control.configuration import RedactedConfiguration
 from riglm.application.control.running_proxy import RunningProxy
-from riglm.application.tracking.record_queue import RecordCounts
 from riglm.domain.errors import AnalyticsUnavailableError, ConflictError, FieldError, InvalidInputError
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller
+from riglm.ports.telemetry import RecordCounts
 from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.fakes import World
 from tests.waiting import WAIT_SECONDS
