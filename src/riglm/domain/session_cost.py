@@ -115,6 +115,11 @@ class Cost:
         """Return the price relative to a host's tool search, None without sessions."""
         return self.riglm / self.host_search if self.host_search else None
 
+    def rounded_prices(self) -> dict[str, float | None]:
+        """Return both relative prices, with three decimals."""
+        prices = {"price": self.price, "price_of_search": self.price_of_search}
+        return {name: None if price is None else round(price, 3) for name, price in prices.items()}
+
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(Cost)})
 

@@ -296,10 +296,8 @@ def cost_fields(cost: Cost) -> dict[str, Any]:
 
     Prices are None with fewer than `MIN_PRICED_SESSIONS`.
     """
-    prices = {"price": cost.price, "price_of_search": cost.price_of_search}
-    is_enough = cost.sessions >= MIN_PRICED_SESSIONS
-    rounded = {name: None if each is None or not is_enough else round(each, 3) for name, each in prices.items()}
-    return {"sessions": cost.sessions, **rounded}
+    priced = cost if cost.sessions >= MIN_PRICED_SESSIONS else Cost()
+    return {"sessions": cost.sessions, **priced.rounded_prices()}
 
 
 def _observe_lists(exposures: Sequence[Exposure]) -> Iterable[ListObservation]:

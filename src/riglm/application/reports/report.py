@@ -1,6 +1,7 @@
 """The report: what filtering would have hidden, missed and saved, by strategy, by day and by tool, and a verdict."""
 
 import statistics
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
@@ -21,6 +22,7 @@ from riglm.domain.schemas.settings import Settings
 from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, Cost, SessionSizes
 from riglm.domain.token_usage import ClientBill
 
+_OF_DAY: Final = ("sessions", "calls", "new_calls", "hit_rate", "new_hit_rate", "mean_list")
 _ARMS: Final = ("no_proxy", "host_search", "riglm")
 _TOKENS: Final = ("uncached", "cached", "written", "output")
 
@@ -136,14 +138,13 @@ JudgedCall = ReplayedCall | CallObservation
 """A call of which it is known whether its tool was in the list."""
 
 
-def _find_interval(calls: Iterable[JudgedCall]) -> Interval | None:
-    """Where the share of calls lies whose tool was in the list; None without calls."""
-    hits: dict[object, int] = {}
-    all_: dict[object, int] = {}
+def _find_interval(calls: Iterable[JudgedCall]) -> list[float] | None:
+    """Where the share of calls lies whose tool was in the list, in percent; None without calls."""
+    hits, all_ = Counter[object](), Counter[object]()
     for call in calls:
-        all_[call.session] = all_.get(call.session, 0) + 1
-        hits[call.session] = hits.get(call.session, 0) + call.is_hit
-    return share_by_session(list(hits.values()), list(all_.values()))
+        all_[call.session] += 1
+        hits[call.session] += call.is_hit
+    return _to_percents(share_by_session(list(hits.values()), list(all_.values())))
 
 
 def _percent_hit(calls: Sequence[JudgedCall]) -> float | None:
@@ -168,37 +169,32 @@ def _list_days(
     The interval of a day assumes independent calls: a day has too few sessions to draw from.
     """
     calls, lists, uses = _by_day(steps, day_of), _by_day(record.lists, day_of), _by_day(record.uses, day_of)
-    return [
-        _day_fields(day, calls.get(day, []), lists.get(day, []), uses.get(day, [])) for day in sorted({*calls, *lists})
-    ]
+    return [_day_fields(day, calls[day], lists[day], uses[day]) for day in sorted({*calls, *lists})]
 
 
 def _day_fields(
     day: str, steps: Sequence[ReplayedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
 ) -> dict[str, Any]:
-    interval = wilson(sum(step.is_hit for step in steps), len(steps))
     replayed = figures(steps)
     judged = [use for use in uses if use.hides]
     return {
         "day": day,
-        **{
-            name: replayed[name] for name in ("sessions", "calls", "new_calls", "hit_rate", "new_hit_rate", "mean_list")
-        },
-        "hit_rate_interval": interval and [round(100 * interval.low, 2), round(100 * interval.high, 2)],
+        **{name: replayed[name] for name in _OF_DAY},
+        "hit_rate_interval": _to_percents(wilson(sum(step.is_hit for step in steps), len(steps))),
         "recorded": {
             **_list_fields(lists),
             "calls": len(judged),
             "hit_rate": _percent_hit(judged),
             "missed": sum(not use.is_hit for use in judged),
-            "mean_list": round(sum(use.shown for use in judged) / len(judged), 2) if judged else None,
+            "mean_list": _mean([use.shown for use in judged]),
         },
     }
 
 
 def _by_day(timed: Iterable[_Timed], day_of: Callable[[float], str]) -> dict[str, list[_Timed]]:
-    found: dict[str, list[_Timed]] = {}
+    found = defaultdict[str, list[_Timed]](list)
     for each in timed:
-        found.setdefault(day_of(each.at), []).append(each)
+        found[day_of(each.at)].append(each)
     return found
 
 
@@ -209,25 +205,21 @@ def _list_missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObserva
     `searched` were found by a search and `named` called by their name all the same. In shadow mode and with preload
     hints both are 0, since the client had every tool: a search, one call more, would have found them.
     """
-    found: dict[str, dict[str, Any]] = {}
+    counts = dict.fromkeys(("calls", "missed", "recorded_calls", "recorded_missed", "searched", "named"), 0)
+    rows: dict[str, dict[str, Any]] = {}
     for step in steps:
-        row = _row(found, step.tool, step.server)
+        row = rows.setdefault(step.tool, {"tool": step.tool, "server": step.server, **counts})
         row["calls"] += 1
         row["missed"] += not step.is_hit
     for use in uses:
-        row = _row(found, use.tool, use.server)
+        row = rows.setdefault(use.tool, {"tool": use.tool, "server": use.server, **counts})
         row["recorded_calls"] += 1
         if not use.is_hit:
             row["recorded_missed"] += 1
             row["searched"] += use.found is DiscoveryMethod.SEARCHED
             row["named"] += use.found is DiscoveryMethod.NAMED
-    rows = [row for row in found.values() if row["missed"] or row["recorded_missed"]]
-    return sorted(rows, key=lambda row: (-row["missed"] - row["recorded_missed"], row["tool"]))
-
-
-def _row(found: dict[str, dict[str, Any]], tool: str, server: str) -> dict[str, Any]:
-    counts = dict.fromkeys(("calls", "missed", "recorded_calls", "recorded_missed", "searched", "named"), 0)
-    return found.setdefault(tool, {"tool": tool, "server": server, **counts})
+    missed = [row for row in rows.values() if row["missed"] or row["recorded_missed"]]
+    return sorted(missed, key=lambda row: (-row["missed"] - row["recorded_missed"], row["tool"]))
 
 
 MODES: Final = ("shadow", "enforce")
@@ -272,7 +264,6 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
     strategy = kind if kind in found.replays else next(iter(found.replays), "")
     steps = found.replays[strategy].calls if strategy else ()
     record, rules = found.record, found.settings.filtering
-    modes = {mode: record.of(mode) for mode in MODES}
     mode = rules.mode if record.mode == "off" else record.mode  # the file may differ from what runs
     is_on = rules.is_on and rules.strategy == "prediction" and mode == "enforce"
     usage = record.usage
@@ -292,8 +283,16 @@ def build_report(found: ReportInput, day_of: Callable[[float], str]) -> dict[str
         "verdict": judge_figures(record, is_on=is_on, stored=found.stored).model_dump(),
         "headline": format_headline(record),
         "bill": bill_fields(record, found.settings.prices.prices()),
-        "record": {mode: _mode_fields(its) for mode, its in modes.items()},
-        "strategies": [_strategy_fields(name, replay) for name, replay in found.replays.items()],
+        "record": {mode: _mode_fields(record.of(mode)) for mode in MODES},
+        "strategies": [
+            {
+                "predictor": name,
+                **replay.figures(),
+                "hit_rate_interval": _find_interval(replay.calls),
+                "new_hit_rate_interval": _find_interval(call for call in replay.calls if call.fresh),
+            }
+            for name, replay in found.replays.items()
+        ],
         "replayed_with": strategy,
         "replayed": {"calls": len(steps), "sessions": len({step.session for step in steps}), "skipped": found.skipped},
         "days": _list_days(steps, record.now, day_of),
@@ -317,22 +316,10 @@ def _mode_fields(its: Observations) -> dict[str, Any] | None:
         "hit_rate": _percent_hit(judged),
         "new_hit_rate": _percent_hit(fresh),
         **hit_figures(judged),
-        "hit_rate_interval": _to_percents(_find_interval(judged)),
+        "hit_rate_interval": _find_interval(judged),
         "mean_list": _mean([use.shown for use in judged]),
         "mean_available": _mean([use.available for use in judged]),
-        "surfaces": {
-            name: sum(each.surface == name for each in its.lists)
-            for name in sorted({each.surface for each in its.lists})
-        },
-    }
-
-
-def _strategy_fields(name: str, replay: ReplayedHistory) -> dict[str, Any]:
-    return {
-        "predictor": name,
-        **replay.figures(),
-        "hit_rate_interval": _to_percents(_find_interval(replay.calls)),
-        "new_hit_rate_interval": _to_percents(_find_interval([call for call in replay.calls if call.fresh])),
+        "surfaces": dict(sorted(Counter(each.surface for each in its.lists).items())),
     }
 
 

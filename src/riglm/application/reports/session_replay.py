@@ -6,10 +6,10 @@ Contexts are not set.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -149,7 +149,7 @@ class SessionReplay:
         filtering.forget(session)
         successes = [tool for place, tool in enumerate(replayed.calls) if place not in replayed.failures]
         if successes:
-            self._usage.learn(
+            self._usage.uses.append(
                 SessionUse(
                     started_at=self._now,
                     tools=tuple(dict.fromkeys(successes)),
@@ -183,16 +183,11 @@ class _UsageSoFar(UsageSource):
         self._server_of = server_of
         self._period = period
         self._clock = clock
-        self._uses: list[SessionUse] = []
+        self.uses: list[SessionUse] = []
         self._warm_sets: dict[WarmSetKey, WarmSet] = {}
 
-    def learn(self, use: SessionUse) -> None:
-        """Add a session."""
-        self._uses.append(use)
-
     async def refresh(self, session: Session, candidates: Sequence[str]) -> None:
-        now = self._clock()
-        uses = self._uses[: -MAX_USAGE_SESSIONS - 1 : -1]
+        now, uses = self._clock(), self.uses[: -MAX_USAGE_SESSIONS - 1 : -1]
         key = _warm_set_key(session)
         found = self._warm_sets.get(key)
         if uses and (found is None or found.is_due(len(uses), candidates, now, self._period)):
@@ -288,13 +283,8 @@ class ReplayedHistory:
     def figures(self) -> dict[str, Any]:
         """Return the figures of the calls, and the price relative to no proxy and to a host's search."""
         cost = sum(self.costs, Cost())
-        price, search = cost.price, cost.price_of_search
-        return {
-            **figures(self.calls),
-            "price": None if price is None else round(price, 3),
-            "price_of_search": None if search is None else round(search, 3),
-            "requests": round(cost.riglm_requests / cost.sessions, 1) if cost.sessions else None,
-        }
+        requests = round(cost.riglm_requests / cost.sessions, 1) if cost.sessions else None
+        return {**figures(self.calls), **cost.rounded_prices(), "requests": requests}
 
 
 def replay_history(
@@ -316,72 +306,57 @@ def replay_history(
     `since`, or whose catalog is unknown, are only learned from. Contexts are not recorded as text, so they play no
     part. Failed calls are not learned.
     """
-    servers, replays = _map_servers(history), dict[str, SessionReplay]()
+    named = {tool: server_in(tool) for session in history for tool in session.tools_available}
+    servers = named | {call.tool: call.upstream for session in history for call in session.calls}
+    replay_for = cache(lambda _: SessionReplay(rules, prices, strategy, servers))
+    create_catalog = lru_cache(_MAX_CATALOGS)(lambda names: _create_catalog(names, definitions))
 
-    def replay_of(session: TrainingSession) -> SessionReplay:
-        whose = session.principal if by_principal else ""
-        if whose not in replays:
-            replays[whose] = SessionReplay(rules, prices, strategy, servers)
-        return replays[whose]
-
-    with ThreadPoolExecutor(1) as thread:  # whose caller may have an event loop
-        return thread.submit(asyncio.run, _replay_all(history, replay_of, definitions, since, on_session)).result()
-
-
-async def _replay_all(
-    history: Sequence[TrainingSession],
-    replay_of: Callable[[TrainingSession], SessionReplay],
-    definitions: Mapping[str, bytes],
-    since: float,
-    on_session: Callable[[int], None],
-) -> ReplayedHistory:
-    found, catalogs = ReplayedHistory(), lru_cache(_MAX_CATALOGS)(lambda names: _create_catalog(names, definitions))
-    for session in history:
-        calls = session.calls
-        names = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in calls))))
-        priced = await replay_of(session).price(
-            ReplayedSession(
+    async def replay() -> ReplayedHistory:
+        found = ReplayedHistory()
+        for session in history:
+            calls = session.calls
+            names = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in calls))))
+            replayed = ReplayedSession(
                 calls=tuple(call.tool for call in calls),
                 failures=frozenset(place for place, call in enumerate(calls) if not call.success),
-                catalog=catalogs(names),
+                catalog=create_catalog(names),
                 started_at=session.started_at,
                 client=ReplayedClient(name=session.client),
                 principal=session.principal,
                 profile=session.profile,
                 project=session.project,
             )
+            priced = await replay_for(session.principal if by_principal else "").price(replayed)
+            if session.started_at >= since and session.tools_available and calls:
+                found.costs.append(priced.cost)
+                found.calls += _judge_calls(session, priced, len(names))
+            on_session(1)
+        return found
+
+    with ThreadPoolExecutor(1) as thread:  # whose caller may have an event loop
+        return thread.submit(asyncio.run, replay()).result()
+
+
+def _judge_calls(session: TrainingSession, priced: PricedSession, candidates: int) -> Iterator[ReplayedCall]:
+    used: set[str] = set()
+    for call, is_hit in zip(session.calls, priced.hits, strict=True):
+        yield ReplayedCall(
+            session=session.id,
+            at=call.timestamp,
+            tool=call.tool,
+            server=call.upstream,
+            fresh=call.tool not in used,
+            is_hit=is_hit,
+            size=priced.first_list,
+            candidates=candidates,
         )
-        if session.started_at >= since and session.tools_available and calls:
-            found.costs.append(priced.cost)
-            used: set[str] = set()
-            for call, is_hit in zip(calls, priced.hits, strict=True):
-                found.calls.append(
-                    ReplayedCall(
-                        session=session.id,
-                        at=call.timestamp,
-                        tool=call.tool,
-                        server=call.upstream,
-                        fresh=call.tool not in used,
-                        is_hit=is_hit,
-                        size=priced.first_list,
-                        candidates=len(names),
-                    )
-                )
-                used.add(call.tool)
-        on_session(1)
-    return found
-
-
-def _map_servers(history: Sequence[TrainingSession]) -> Mapping[str, str]:
-    named = {tool: server_in(tool) for session in history for tool in session.tools_available}
-    return named | {call.tool: call.upstream for session in history for call in session.calls}
+        used.add(call.tool)
 
 
 def _create_catalog(names: tuple[str, ...], definitions: Mapping[str, bytes]) -> ToolCatalog:
     def definition(name: str) -> bytes:
-        known = definitions.get(name)
-        if known is not None:
-            return bytes(jsonrpc.with_member(Raw(known), ("name",), jsonrpc.encode(name)))
+        if name in definitions:
+            return bytes(jsonrpc.with_member(Raw(definitions[name]), ("name",), jsonrpc.encode(name)))
         return jsonrpc.encode({"name": name, "description": "", "inputSchema": usual_schema(name)})
 
     return ToolCatalog(tuple(Tool(name, Raw(definition(name))) for name in names))
