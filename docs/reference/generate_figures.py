@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from riglm.adapters.reports.chart import HEIGHT, LEFT, TOP, WIDTH, Series, chart, lines, middle, picture
+from riglm.adapters.reports import HEIGHT, LEFT, TOP, WIDTH, Series, chart, lines, middle, picture
 
 DOCS = Path(__file__).parents[1]
 

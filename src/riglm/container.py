@@ -115,7 +115,7 @@ class Container(DeclarativeContainer):
     spool: Provider["SpoolPort"] = Factory(_spool, spool_path)
     clickhouse_spool: Provider["SpoolPort"] = Factory(_spool, clickhouse_spool_path)
     state: Provider["SessionStatePort"] = Singleton(
-        lazy("adapters.state.redis:RedisSessionState", missing("state.kind: the client of Redis", "redis")),
+        lazy("adapters.state:RedisSessionState", missing("state.kind: the client of Redis", "redis")),
         given.state.url.get_secret_value.call(), prefix=given.state.prefix, deadline=given.state.deadline
     )
 

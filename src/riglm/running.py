@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,9 +34,7 @@ _DEFAULT_THRESHOLD: Final = (700, 10, 10)  # Python's own; a start has a higher 
 _SETTLE_SECONDS: Final = 1.0
 _M_ARENA_MAX: Final = -8
 _M_MMAP_THRESHOLD: Final = -3
-_STORE_SECONDS: Final = (
-    2.0  # a server of many clients starts once: better it than its first clients pays for the imports
-)
+_STORE_SECONDS: Final = 2.0  # a server of many clients starts once: it pays for the imports, not its first clients
 
 
 def run_stdio(configuration: Configuration) -> int:
@@ -61,13 +59,9 @@ def _profile_here(filtering: FilteringSettings) -> str:
         with contextlib.suppress(OSError):  # the working directory was deleted
             here = Path.cwd()
             for name, profile in filtering.profiles.items():
-                above = [each for each in _resolved(profile.directories) if here.is_relative_to(each)]
-                depths[name] = max((len(each.parts) for each in above), default=0)
+                directories = (Path(each).expanduser().resolve() for each in profile.directories)
+                depths[name] = max((len(each.parts) for each in directories if here.is_relative_to(each)), default=0)
     return max(depths, key=depths.__getitem__)
-
-
-def _resolved(directories: Sequence[str]) -> list[Path]:
-    return [Path(each).expanduser().resolve() for each in directories]
 
 
 def run_http(configuration: Configuration) -> int:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from riglm.adapters.state.redis import RedisSessionState
+from riglm.adapters.state import RedisSessionState
 from riglm.adapters.state.redis_connection import MAX_NEWS, MAX_VALUES
 from riglm.domain.errors import ConfigurationError, StateUnavailableError
 from riglm.ports.session_state import SessionStatePort, TimeBudget

@@ -110,7 +110,7 @@ def test_every_embedder_is_made(provider):
     ("part", "module", "sections", "extra"),
     [
         ("clickhouse", "adapters.analytics.clickhouse", ALL, "clickhouse"),
-        ("state", "adapters.state.redis", ALL, "redis"),
+        ("state", "adapters.state", ALL, "redis"),
         ("tracer", "adapters.telemetry.tracing", ALL, "otel"),
     ],
 )

@@ -307,7 +307,7 @@ def _learning_curve(sessions: Sequence[DemoSession]) -> list[tuple[str, float, f
 
 def _create_page(sessions: Sequence[DemoSession]) -> str:
     """Return a page with the learning curve, and what the last sessions show."""
-    from riglm.adapters.reports.chart import Series, chart, lines
+    from riglm.adapters.reports import Series, chart, lines
 
     places, tools, hits, prices = zip(*_learning_curve(sessions), strict=True)
     series = [

@@ -155,18 +155,14 @@ class RedisConnection:
             await asyncio.wait({self._returning}, timeout=max(0.0, left))
         return not self.is_away
 
-    async def try_now(self, *commands: Command) -> list[Any]:
-        """Return the responses to commands, even if the server counts as unavailable, apart from all others.
+    async def try_now(self, *commands: Command) -> bool:
+        """Send commands, even if the server counts as unavailable, apart from all others; return True if it was slow.
 
         Raises:
             StateUnavailableError: the server is unavailable.
         """
-        answers, _ = await self._try(*commands)
-        return answers
-
-    async def _try(self, *commands: Command) -> tuple[list[Any], bool]:
         try:
-            return await self._in_time(commands)
+            return (await self._in_time(commands))[1]
         except (RedisError, OSError, TimeoutError) as error:
             raise StateUnavailableError(f"{self._place}: {error or 'no answer in time'}") from error
 
@@ -182,6 +178,8 @@ class RedisConnection:
         reason = str(error) or "no answer in time"
         _log.warning("shared state is unavailable: sessions stay with this process", extra=self._about(reason))
         self._returning = loop.create_task(self._return())
+        refused, self._waiting = self._waiting, []
+        self._refuse(refused, error)
 
     async def close(self) -> None:
         """Send nothing any more."""
@@ -208,9 +206,8 @@ class RedisConnection:
             commands = [command for waiting in batch for command in waiting.commands]
             answers, is_slow = await self._in_time(commands, self._spend)
         except (RedisError, OSError, TimeoutError) as error:
-            self.lost(error)
             self._refuse(batch, error)
-            self._refuse_rest(error)
+            self.lost(error)
         except asyncio.CancelledError as error:
             self._refuse(batch, error)
             raise
@@ -228,9 +225,8 @@ class RedisConnection:
         """Give a server up that is slow again and again."""
         self._slow.append(is_slow)
         if sum(self._slow) >= _MAX_SLOW:
-            error = TimeoutError(f"most answers take more than {self._deadline * 1000 * _SLOW_SLICES / _SLICES:.0f} ms")
-            self.lost(error)
-            self._refuse_rest(error)
+            slow_ms = self._deadline * 1000 * _SLOW_SLICES / _SLICES
+            self.lost(TimeoutError(f"most answers take more than {slow_ms:.0f} ms"))
 
     def _spend(self) -> None:
         """A slice of the deadline is over for all who wait; those without patience go on."""
@@ -240,10 +236,6 @@ class RedisConnection:
         for waiting in everybody:
             if waiting.timeout_seconds.spent >= _SLICES and not waiting.answers.done():
                 waiting.answers.set_exception(StateUnavailableError(f"{self._place}: no answer in time"))
-
-    def _refuse_rest(self, cause: BaseException) -> None:
-        rest, self._waiting = self._waiting, []
-        self._refuse(rest, cause)
 
     def _refuse(self, refused: Sequence[_Waiting], cause: BaseException) -> None:
         for waiting in refused:
@@ -301,8 +293,7 @@ class RedisConnection:
             self._failures = min(self._failures + 1, 10)
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))  # noqa: S311  # spreads the processes
             try:
-                trials = [await self._try(("PING",)) for _ in range(_QUICK_TRIALS)]
-                if any(is_slow for _, is_slow in trials):
+                if any([await self.try_now(("PING",)) for _ in range(_QUICK_TRIALS)]):
                     continue
                 await self._on_return()
             except StateUnavailableError:

@@ -49,25 +49,35 @@ class ListObservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallObservation:
-    """One call, and the list that its session had then, as counted in `ListObservation`.
+class JudgedCall:
+    """One call, and the list that its session had then; `at` is in seconds since the epoch.
 
-    `is_hit` is True if the tool was in the list, or if riglm suggested it in a result. `hides` is True if that list hid
-    any tool; only then the call counts for the hit rate. With preload hints the tools without one count as hidden.
-    `found` is how the client discovered the tool; in shadow mode and with preload hints it had all of them.
+    `is_hit` is True if the tool was in the list, or if riglm suggested it in a result; `fresh` is True if the session
+    had not used the tool before. The list had `shown` of the `available` tools.
     """
 
     session: UUID
     at: float
-    mode: Mode
     tool: str
     server: str
     fresh: bool
     is_hit: bool
-    found: DiscoveryMethod
-    hides: bool
     shown: int
     available: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallObservation(JudgedCall):
+    """A recorded call, and the list that its session had then, as counted in `ListObservation`.
+
+    `hides` is True if that list hid any tool; only then the call counts for the hit rate. With preload hints the tools
+    without one count as hidden. `found` is how the client discovered the tool; in shadow mode and with preload hints it
+    had all of them.
+    """
+
+    mode: Mode
+    found: DiscoveryMethod
+    hides: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,14 @@ from typing import Any, Final, TypeVar
 
 from riglm.application.reports.figures import (
     CallObservation,
+    JudgedCall,
     ListObservation,
     Observations,
     cost_fields,
     hit_figures,
     list_figures,
 )
-from riglm.application.reports.session_replay import ReplayedCall, ReplayedHistory, figures
+from riglm.application.reports.session_replay import ReplayedHistory, figures
 from riglm.application.reports.verdict import Interval, judge_figures, share_by_session, wilson
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
@@ -134,10 +135,6 @@ def mean_or_zero(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-JudgedCall = ReplayedCall | CallObservation
-"""A call of which it is known whether its tool was in the list."""
-
-
 def _find_interval(calls: Iterable[JudgedCall]) -> list[float] | None:
     """Where the share of calls lies whose tool was in the list, in percent; None without calls."""
     hits, all_ = Counter[object](), Counter[object]()
@@ -158,11 +155,11 @@ def _list_fields(lists: Sequence[ListObservation]) -> dict[str, Any]:
     return {**found, "net_per_list": round(found["tokens_net"] / len(lists), 1) if lists else None}
 
 
-_Timed = TypeVar("_Timed", ReplayedCall, ListObservation, CallObservation)
+_Timed = TypeVar("_Timed", JudgedCall, ListObservation, CallObservation)
 
 
 def _list_days(
-    steps: Sequence[ReplayedCall], record: Observations, day_of: Callable[[float], str]
+    steps: Sequence[JudgedCall], record: Observations, day_of: Callable[[float], str]
 ) -> list[dict[str, Any]]:
     """Return the replay's calls and the recorded lists by day, the earliest first.
 
@@ -173,7 +170,7 @@ def _list_days(
 
 
 def _day_fields(
-    day: str, steps: Sequence[ReplayedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
+    day: str, steps: Sequence[JudgedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
 ) -> dict[str, Any]:
     replayed = figures(steps)
     judged = [use for use in uses if use.hides]
@@ -198,7 +195,7 @@ def _by_day(timed: Iterable[_Timed], day_of: Callable[[float], str]) -> dict[str
     return found
 
 
-def _list_missed_tools(steps: Sequence[ReplayedCall], uses: Sequence[CallObservation]) -> list[dict[str, Any]]:
+def _list_missed_tools(steps: Sequence[JudgedCall], uses: Sequence[CallObservation]) -> list[dict[str, Any]]:
     """Each tool that a list lacked when it was called, the most often missed first, then by name.
 
     `missed` of `calls` by the replay, `recorded_missed` of `recorded_calls` by what was recorded; of those,

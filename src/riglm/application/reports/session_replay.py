@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any, Final
-from uuid import UUID
 
 from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.prediction.calibration import CalibratedPredictor, LearnedSessions
 from riglm.application.prediction.prediction_settings import Strategy
+from riglm.application.reports.figures import JudgedCall
 from riglm.application.tool_lists.list_writer import SEARCH
 from riglm.application.tool_lists.selection import ListSelection, NullPrediction, UsageSource
 from riglm.domain import jsonrpc
@@ -254,30 +254,11 @@ def digest(text: str) -> int:
 _MAX_CATALOGS: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedCall:
-    """One recorded call, and the list that the session had.
-
-    `size` is the number of tools in the list, out of `candidates`. `is_hit` is True if the list had the tool, or riglm
-    had sent its definition without being asked for it; `fresh` is True if the session had not used the tool before.
-    `at` is in seconds since the epoch.
-    """
-
-    session: UUID
-    at: float
-    tool: str
-    server: str
-    fresh: bool
-    is_hit: bool
-    size: int
-    candidates: int
-
-
 @dataclass(slots=True, kw_only=True)
 class ReplayedHistory:
     """The calls of the sessions that count, and what the sessions cost."""
 
-    calls: list[ReplayedCall] = field(default_factory=list)
+    calls: list[JudgedCall] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
 
     def figures(self) -> dict[str, Any]:
@@ -337,18 +318,18 @@ def replay_history(
         return thread.submit(asyncio.run, replay()).result()
 
 
-def _judge_calls(session: TrainingSession, priced: PricedSession, candidates: int) -> Iterator[ReplayedCall]:
+def _judge_calls(session: TrainingSession, priced: PricedSession, available: int) -> Iterator[JudgedCall]:
     used: set[str] = set()
     for call, is_hit in zip(session.calls, priced.hits, strict=True):
-        yield ReplayedCall(
+        yield JudgedCall(
             session=session.id,
             at=call.timestamp,
             tool=call.tool,
             server=call.upstream,
             fresh=call.tool not in used,
             is_hit=is_hit,
-            size=priced.first_list,
-            candidates=candidates,
+            shown=priced.first_list,
+            available=available,
         )
         used.add(call.tool)
 
@@ -362,7 +343,7 @@ def _create_catalog(names: tuple[str, ...], definitions: Mapping[str, bytes]) ->
     return ToolCatalog(tuple(Tool(name, Raw(definition(name))) for name in names))
 
 
-def figures(calls: Sequence[ReplayedCall]) -> dict[str, Any]:
+def figures(calls: Sequence[JudgedCall]) -> dict[str, Any]:
     """The figures of replayed calls; shares are in percent, and None where there is nothing to share.
 
     `calls` and `new_calls` (of tools that the session had not used) are counted, `hit_rate` and `new_hit_rate` are the
@@ -370,7 +351,7 @@ def figures(calls: Sequence[ReplayedCall]) -> dict[str, Any]:
     mean length.
     """
     fresh = [call for call in calls if call.fresh]
-    shown, available = sum(call.size for call in calls), sum(call.candidates for call in calls)
+    shown, available = sum(call.shown for call in calls), sum(call.available for call in calls)
     return {
         "sessions": len({call.session for call in calls}),
         "calls": len(calls),
