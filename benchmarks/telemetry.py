@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -27,7 +27,7 @@ from riglm.domain.jsonrpc import Message
 from riglm.domain.session import ProtocolEra, Transport
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink
-from riglm.ports.telemetry import MeterPort, MetricSources, TracerPort
+from riglm.ports.telemetry import MeterPort, MetricSources, RecordCounts, TracerPort
 from riglm.ports.upstream import (
     EventPosition,
     OutboundRequest,
@@ -160,16 +160,15 @@ def call_cost(meter: MeterPort | None, tracer: TracerPort | None) -> float:
     return min(rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Records:
-    accepted: int = 10
-    stored: int = 10
-    queued: int = 0
-    spooled: int = 0
-    dropped: int = 0
-    recovered: int = 0
-    reasons: dict[str, int] = field(default_factory=lambda: {"full": 0, "refused": 0, "damaged": 0, "closed": 0})
-    spool_bytes: int = 0
+COUNTS = RecordCounts(
+    accepted=10,
+    stored=10,
+    queued=0,
+    spooled=0,
+    dropped=0,
+    recovered=0,
+    reasons=dict.fromkeys(("full", "refused", "damaged", "closed"), 0),
+)
 
 
 def scrape_cost(servers: int, accept: str) -> tuple[float, int]:
@@ -178,7 +177,7 @@ def scrape_cost(servers: int, accept: str) -> tuple[float, int]:
     metrics = PrometheusMetrics(names, lambda: "1")
     metrics.read_from(
         MetricSources(
-            records=_Records,
+            records=lambda: COUNTS,
             upstreams=lambda: [UpstreamHealth(name=name, state="open") for name in names],
             sessions=lambda: 5,
             embedder=lambda: None,

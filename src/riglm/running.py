@@ -67,6 +67,7 @@ def _profile_here(filtering: FilteringSettings) -> str:
 def run_http(configuration: Configuration) -> int:
     """Serve clients over HTTP until a signal ends it; the exit code."""
     from riglm.adapters.mcp.downstream.http import HttpDownstream, bound_socket
+    from riglm.adapters.spool.file_lock import sole_server
 
     settings = configuration.settings
     downstream = settings.downstream
@@ -76,19 +77,11 @@ def run_http(configuration: Configuration) -> int:
         filtering = (lambda: container.filtering().rules) if settings.intercepts_lists else None
         await HttpDownstream(proxy, settings, container.sharing(), filtering, container.access()).serve(listener, stop)
 
-    with _alone(settings):
+    is_kept = settings.storage.kind != "memory"
+    place = f"{downstream.host} port {downstream.port}"
+    with sole_server(data_directory(os.environ), place) if is_kept else contextlib.nullcontext():
         listener = bound_socket(downstream.host, downstream.port)
         return _run(settings, configuration, serve, serves_many=True)
-
-
-def _alone(settings: Settings) -> contextlib.AbstractContextManager[None]:
-    """Keep a second server off the data directory, if anything is stored there."""
-    from riglm.adapters.spool.file_lock import sole_server
-
-    if settings.storage.kind == "memory":
-        return contextlib.nullcontext()
-    downstream = settings.downstream
-    return sole_server(data_directory(os.environ), f"{downstream.host} port {downstream.port}")
 
 
 def _run(

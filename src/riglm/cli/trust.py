@@ -44,12 +44,10 @@ def _tools(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption 
 @tools.command()
 def changes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show what changed in tools since they were approved."""
-    from riglm.domain.tool_pin import definition_diff
-
     found = _list_changed(config)
     _remember_shown(found)
     if as_json:
-        print_json([{**pin_fields(pin), "diff": definition_diff(pin)} for pin in found])
+        print_json([{**pin_fields(pin), "diff": pin.diff} for pin in found])
         return
     if not found:
         typer.echo("no tool changed since it was approved")
@@ -249,13 +247,12 @@ def _audit_approval(config: Path | None, approved: "Iterable[ToolPin]") -> None:
 
 
 def _print_changes(found: "Iterable[ToolPin]") -> None:
-    from riglm.domain.tool_pin import definition_diff
 
     pins = list(found)
     for pin in pins:
         digest = f", digest {pin.seen_digest}" if pin.seen_digest else ""
         typer.echo(f"{printable(pin.server)}/{printable(pin.name)}: {pin.change}{digest}")
-        for line in definition_diff(pin):
+        for line in pin.diff:
             typer.echo(f"  {printable(line)}")
     columns = ("server", "tool", "change", "resembles", "seen")
     rows = [(pin.server, pin.name, pin.change or "", pin.resembles or "-", written_time(pin.seen_at)) for pin in pins]

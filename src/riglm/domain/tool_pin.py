@@ -60,6 +60,15 @@ class ToolPin:
             return None
         return ToolChange.CHANGED if self.digest else ToolChange.ADDED
 
+    @property
+    def diff(self) -> list[str]:
+        """Return the lines of a unified diff from the approved definition to the one last seen, in printable ASCII."""
+        import difflib  # noqa: PLC0415  # a process without changes does not load it
+
+        return list(
+            difflib.unified_diff(_lines(self.definition), _lines(self.seen), "approved", "seen", lineterm="", n=2)
+        )
+
     def with_seen(self, later: "ToolPin") -> "ToolPin":
         """Return this pin with what the server listed last, by a pin of the same tool; what is approved stays."""
         if later.seen_at < self.seen_at:
@@ -155,13 +164,6 @@ def _encoded(value: Any) -> bytes:
         return _encode(value)
     except UnicodeEncodeError:  # a lone surrogate
         return json.dumps(value).encode()
-
-
-def definition_diff(pin: ToolPin) -> list[str]:
-    """Return the lines of a unified diff from the approved definition to the one last seen, in printable ASCII."""
-    import difflib  # noqa: PLC0415  # a process without changes does not load it
-
-    return list(difflib.unified_diff(_lines(pin.definition), _lines(pin.seen), "approved", "seen", lineterm="", n=2))
 
 
 def _lines(raw: bytes) -> list[str]:

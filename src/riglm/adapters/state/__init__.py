@@ -71,14 +71,14 @@ class NewsReader:
                 async with asyncio.timeout(_BLOCK_MS / 1000 + _GRACE_SECONDS):
                     await self._read_on()
                 self._is_strange = False
+                continue
             except ResponseError as error:
                 self._warn_of(error)
-                await asyncio.sleep(_RETRY_SECONDS)
             except (RedisError, OSError, TimeoutError):
-                await asyncio.sleep(_RETRY_SECONDS)
+                pass
             except Exception:  # noqa: BLE001  # what comes from outside must not end the reading
                 _log.exception("news of other processes could not be read")
-                await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _read_on(self) -> None:
         if self._last is None:
@@ -244,13 +244,6 @@ def _ms(seconds: float) -> int:
 
 
 def _client(url: str, *, connections: int) -> Redis:
-    options: dict[str, Any] = {
-        "retry": Retry(NoBackoff(), 0),  # callers have no time for a second try
-        "socket_timeout": None,  # riglm's deadlines apply
-        "socket_connect_timeout": _OPENING_SECONDS,
-        "client_name": "riglm",
-        "protocol": 2,
-    }
     fix = "fix: write it as redis://HOST:PORT/0, or rediss:// for TLS"
     try:
         is_readable = is_clearly_written(url) and urlsplit(url).port != -1
@@ -259,7 +252,16 @@ def _client(url: str, *, connections: int) -> Redis:
     if not is_readable:
         raise ConfigurationError(f"state.url: host, port or password cannot be read — {fix}, / in the password as %2F")
     try:
-        pool = BlockingConnectionPool.from_url(url, max_connections=connections, timeout=1, **options)
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=connections,
+            timeout=1,
+            retry=Retry(NoBackoff(), 0),  # callers have no time for a second try
+            socket_timeout=None,  # riglm's deadlines apply
+            socket_connect_timeout=_OPENING_SECONDS,
+            client_name="riglm",
+            protocol=2,
+        )
     except ValueError as error:
         raise ConfigurationError(f"state.url: {error} — {fix}") from error
     client = Redis.from_pool(pool)

@@ -11,7 +11,6 @@ from riglm.application.control.statistics import get_series
 from riglm.application.reports.figures import tool_statistics, tool_totals
 from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent
-from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.errors import ConflictError, NotFoundError
 from riglm.domain.schemas.control_api import (
     Companion,
@@ -24,7 +23,7 @@ from riglm.domain.schemas.control_api import (
     ToolEntry,
     ToolPair,
 )
-from riglm.domain.tool_pin import ToolPin, definition_diff
+from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import AnalyticsPort
 
 REFRESH_SECONDS: Final = 30.0
@@ -75,6 +74,14 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
     pairs = await proxy.queries.ask(
         ("companions", name), lambda store: _refresh_cooccurrences(store).get_cooccurrences([name])
     )
+    companions = (
+        Companion(
+            tool=pair.tool_b if pair.tool_a == name else pair.tool_a,
+            count=pair.count,
+            mean_distance=pair.average_distance,
+        )
+        for pair in pairs[:_MAX_COMPANIONS]
+    )
     begin = min((call.timestamp for _, call in figures.calls if call.tool == name), default=None)
     series = await get_series(
         proxy, since=None if begin is None else max(0.0, begin - _LEAD_SECONDS), sessions_since=since, tool=name
@@ -83,7 +90,7 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
     return ToolDetail(
         **dict(entry),
         description=jsonrpc.text(jsonrpc.members(raw).get("description")) if raw else None,
-        cooccurrences=tuple(_to_companion(name, pair) for pair in pairs[:_MAX_COMPANIONS]),
+        cooccurrences=tuple(companions),
         series=series,
     )
 
@@ -100,7 +107,7 @@ async def get_cooccurrences(proxy: RunningProxy, limit: int = 30) -> Cooccurrenc
 async def list_tool_changes(proxy: RunningProxy) -> ToolChanges:
     """Return the tools of all servers that are not as they were approved, by server and name."""
     pins = await proxy.store.ask(lambda store: store.list_tool_pins())
-    return ToolChanges(items=[_to_change_entry(pin) for pin in pins if pin.change is not None])
+    return ToolChanges(items=[ToolChangeEntry.model_validate(pin) for pin in pins if pin.change is not None])
 
 
 async def approve_tool(proxy: RunningProxy, approval: ToolApproval) -> ToolChangeEntry:
@@ -126,7 +133,7 @@ async def approve_tool(proxy: RunningProxy, approval: ToolApproval) -> ToolChang
     pins = await proxy.store.ask(approve)
     await proxy.loop.look(lambda: proxy.services.pins.read(pins))
     proxy.record_audit(AuditEvent.TOOL_APPROVED, {"upstream": server, "tool": tool, "digest": approval.digest})
-    return _to_change_entry(approved)
+    return ToolChangeEntry.model_validate(approved)
 
 
 def _refresh_cooccurrences(store: AnalyticsPort) -> AnalyticsPort:
@@ -141,22 +148,3 @@ def _refresh_cooccurrences(store: AnalyticsPort) -> AnalyticsPort:
 
 def _get_place(entry: ToolEntry) -> tuple[int, str, str]:
     return -entry.invocations, entry.tool, entry.upstream
-
-
-def _to_companion(name: str, pair: Cooccurrence) -> Companion:
-    return Companion(
-        tool=pair.tool_b if pair.tool_a == name else pair.tool_a, count=pair.count, mean_distance=pair.average_distance
-    )
-
-
-def _to_change_entry(pin: ToolPin) -> ToolChangeEntry:
-    return ToolChangeEntry(
-        server=pin.server,
-        tool=pin.name,
-        change=pin.change.value if pin.change else None,
-        resembles=pin.resembles or None,
-        digest=pin.seen_digest,
-        approved_digest=pin.digest or None,
-        seen_at=pin.seen_at,
-        diff=definition_diff(pin),
-    )

@@ -179,11 +179,33 @@ def read_figures(
     """Read the figures of the latest `limit` sessions that riglm proxied and that started since a time.
 
     Without sessions before the latest ones with `MAX_CALLS` calls. Sessions of clients with token usage are priced by
-    it, those of others by the default sizes.
+    it, those of others by the default sizes. A call goes with the last list before it; calls before any list, and of
+    tools that no list had, are left out.
     """
     sessions = store.list_proxied_sessions(limit, since, profile, MAX_CALLS)
-    exposures = store.list_exposures(*(each.id for each in sessions))
-    return read_record(sessions, exposures, prices, on_session, store.list_token_usage())
+    by_session = defaultdict[UUID, list[Exposure]](list)
+    for exposure in store.list_exposures(*(each.id for each in sessions)):
+        by_session[exposure.session_id].append(exposure)
+    bills = _collect_bills(store.list_token_usage(), sessions, by_session)
+    sizes = {bill.client: bill.sizes for bill in bills}
+    lists: list[ListObservation] = []
+    uses: list[CallObservation] = []
+    costs: list[SessionCostObservation] = []
+    for session in sessions:
+        shown = by_session[session.id]
+        ran = [call for call in session.calls if _is_use(call)]
+        lists += _observe_lists(shown)
+        uses += _observe_calls(session, ran, [each for each in shown if each.is_list])
+        costs += _price_session(session, ran, shown, prices, sizes.get(session.client, DEFAULT_SIZES))
+        on_session(1)
+    return Observations(
+        sessions=tuple(sessions),
+        usage=_count_usage(sessions, by_session),
+        lists=tuple(lists),
+        uses=tuple(uses),
+        costs=tuple(costs),
+        bills=tuple(bills),
+    )
 
 
 def list_figures(lists: Sequence[ListObservation]) -> dict[str, int]:
@@ -205,44 +227,6 @@ def hit_figures(uses: Sequence[CallObservation]) -> dict[str, int]:
 
 
 _TOKENS: Final = ("shown", "hidden", "meta_tools", "resent", "net")
-
-
-def read_record(
-    sessions: Sequence[TrainingSession],
-    exposures: Iterable[Exposure],
-    prices: Prices,
-    on_session: Callable[[int], None] = lambda _: None,
-    usages: Sequence[TokenUsage] = (),
-) -> Observations:
-    """Put the calls of sessions next to their lists, and price them by the token usage of their clients.
-
-    A call goes with the last list before it; calls before any list, and of tools that no list had, are left out.
-    `exposures` are those of the sessions, each session's in the order of their time.
-    """
-    by_session: dict[UUID, list[Exposure]] = {}
-    for exposure in exposures:
-        by_session.setdefault(exposure.session_id, []).append(exposure)
-    bills = _collect_bills(usages, sessions, by_session)
-    sizes = {bill.client: bill.sizes for bill in bills}
-    lists: list[ListObservation] = []
-    uses: list[CallObservation] = []
-    costs: list[SessionCostObservation] = []
-    for session in sessions:
-        shown = by_session.get(session.id, [])
-        ran = [call for call in session.calls if _is_use(call)]
-        lists += _observe_lists(shown)
-        uses += _observe_calls(session, ran, [each for each in shown if each.is_list])
-        costs += _price_session(session, ran, shown, prices, sizes.get(session.client, DEFAULT_SIZES))
-        on_session(1)
-    usage = _count_usage(sessions, by_session)
-    return Observations(
-        sessions=tuple(sessions),
-        usage=usage,
-        lists=tuple(lists),
-        uses=tuple(uses),
-        costs=tuple(costs),
-        bills=tuple(bills),
-    )
 
 
 def _collect_bills(

@@ -173,29 +173,27 @@ class SessionReplay:
         return replace(exposure, tokens_shown=exposure.tokens_shown + search, tokens_own=exposure.tokens_own + search)
 
 
+@dataclass
 class _UsageSoFar(UsageSource):
     """Estimates from the sessions so far, recomputed by the rule of warm sets."""
 
-    def __init__(
-        self, strategy: Strategy, server_of: Callable[[str], str], period: float, clock: Callable[[], float]
-    ) -> None:
-        self._strategy = strategy
-        self._server_of = server_of
-        self._period = period
-        self._clock = clock
-        self.uses: list[SessionUse] = []
-        self._warm_sets: dict[WarmSetKey, WarmSet] = {}
+    strategy: Strategy
+    server_of: Callable[[str], str]
+    period: float
+    clock: Callable[[], float]
+    uses: list[SessionUse] = field(default_factory=list)
+    warm_sets: dict[WarmSetKey, WarmSet] = field(default_factory=dict)
 
     async def refresh(self, session: Session, candidates: Sequence[str]) -> None:
-        now, uses = self._clock(), self.uses[: -MAX_USAGE_SESSIONS - 1 : -1]
+        now, uses = self.clock(), self.uses[: -MAX_USAGE_SESSIONS - 1 : -1]
         key = _warm_set_key(session)
-        found = self._warm_sets.get(key)
-        if uses and (found is None or found.is_due(len(uses), candidates, now, self._period)):
-            learned = LearnedSessions(self._strategy, uses, candidates, self._server_of)
-            self._warm_sets[key] = learned.warm_set(key, now)
+        found = self.warm_sets.get(key)
+        if uses and (found is None or found.is_due(len(uses), candidates, now, self.period)):
+            learned = LearnedSessions(self.strategy, uses, candidates, self.server_of)
+            self.warm_sets[key] = learned.warm_set(key, now)
 
     def warm_set(self, session: Session) -> WarmSet | None:
-        return self._warm_sets.get(_warm_set_key(session))
+        return self.warm_sets.get(_warm_set_key(session))
 
 
 class _ReplayedPrediction(NullPrediction):

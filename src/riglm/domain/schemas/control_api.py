@@ -549,15 +549,18 @@ class Health(_Model):
     embedder: EmbedderSignal
 
 
+_TextOrNull = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+
+
 class ToolChangeEntry(_Model):
     """A tool that is not as it was approved; `digest` is of the definition that was listed last."""
 
     server: str
-    tool: str
+    tool: str = Field(validation_alias="name")
     change: Literal["changed", "added"] | None = Field(description="None once it is approved.")
-    resembles: str | None
-    digest: str
-    approved_digest: str | None
+    resembles: _TextOrNull
+    digest: str = Field(validation_alias="seen_digest")
+    approved_digest: _TextOrNull = Field(validation_alias="digest")
     seen_at: Time
     diff: list[str] = Field(description="Lines of a unified diff from the approved definition, in printable ASCII.")
 

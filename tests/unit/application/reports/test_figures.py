@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from riglm.application.reports.figures import cost_fields, hit_figures, read_figures, read_record, tool_statistics
+from riglm.application.reports.figures import cost_fields, hit_figures, read_figures, tool_statistics
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.list_plan import Prices
 from riglm.domain.session import ClientInfo, IdentificationMethod, uuid7
@@ -13,18 +13,13 @@ from tests.stores.memory import InMemoryAnalytics
 def read(*records, mode="shadow"):
     with InMemoryAnalytics() as store:
         store.record_many(records)
-        return recorded(store).of(mode)
+        return read_figures(store, Prices()).of(mode)
 
 
 def read_stored(*records):
     with InMemoryAnalytics() as store:
         store.record_many(records)
         return read_figures(store, Prices())
-
-
-def recorded(store):
-    sessions = store.list_training_sessions()
-    return read_record(sessions, store.list_exposures(*(each.id for each in sessions)), Prices())
 
 
 def a_list(session, *shown, hidden=(), at, **known):

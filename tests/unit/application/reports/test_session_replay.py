@@ -34,7 +34,7 @@ def walked(history, make=FrequencyPredictor, **options):
 def by_session(calls):
     found = {}
     for call in calls:
-        found.setdefault(call.session.int, []).append((call.tool, call.fresh, call.is_hit, call.size, call.candidates))
+        found.setdefault(call.session.int, []).append((call.tool, call.fresh, call.is_hit, call.shown, call.available))
     return found
 
 
