@@ -102,12 +102,13 @@ def _change_store(mode: Mode, configuration: "Configuration", *, dry_run: bool) 
 
 def _change_preloading(mode: Mode, files: Sequence[Path], *, dry_run: bool) -> "Sequence[InstallPlan]":
     """Have clients that defer the tools of all servers load those of riglm, or defer them again."""
-    from riglm.application.setup.init import SetupPlanner, install_each
+    from riglm.application.setup.init import SetupPlanner, install
+    from riglm.application.setup.undo import carry_out
     from riglm.cli.setup_access import setup_context
 
     context = setup_context()
     plans = SetupPlanner(context).preload_plans(files, is_on=mode == "enforce")
-    return plans if dry_run else install_each(context, plans)
+    return plans if dry_run else carry_out(partial(install, context), plans)
 
 
 def _print_report(report: dict[str, Any]) -> None:

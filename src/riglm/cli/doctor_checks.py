@@ -13,14 +13,16 @@ from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, sto
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
 from riglm.application.owners import server_info
-from riglm.application.setup.doctor.checks import Check, Look, in_thread
-from riglm.application.setup.doctor.configuration_checks import (
+from riglm.application.setup.doctor.checks import (
+    Check,
     ListenAddress,
+    Look,
     check_configuration,
     check_embedder,
     check_machine,
     check_ports,
     check_problems,
+    in_thread,
     secrets_to_hide,
 )
 from riglm.application.setup.doctor.server_checks import (
@@ -31,12 +33,10 @@ from riglm.application.setup.doctor.server_checks import (
     check_without_start,
 )
 from riglm.application.setup.doctor.store_checks import check_client_files, check_store, check_store_files
-from riglm.application.setup.doctor.tool_checks import check_tools
 from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
 from riglm.cli.store_access import read_setting_changes
 from riglm.container import Container
 from riglm.domain.client_setup import ENTRY, ClientSetup
-from riglm.domain.client_support import support_by_key
 from riglm.domain.doctor import DoctorSection, Finding, Severity, StoreStatus
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.redaction import holds_secret, sounds_secret
@@ -214,24 +214,15 @@ def _probe_servers(
     least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
     timeouts = settings.timeouts.model_copy(update=least)
     upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes, Container().account_file)
-    client = subject.setup.client if subject.setup else ""
-    names = [spec.name for spec in settings.upstream_specs()]
+    setup = subject.setup
     return partial(
         check_servers,
         partial(upstreams.opened, lambda _upstream, _tool: None),
         prober,
-        partial(
-            check_tools,
-            find_schema_fault=find_schema_fault,
-            naming=settings.naming,
-            filtering=settings.filtering,
-            client=client,
-            entry=subject.setup.entry if subject.setup else ENTRY,
-            is_alone=bool(settings.lone_server),
-        ),
-        timeouts=settings.timeouts,
-        keys={name: "upstream" if settings.upstream else f"mcpServers.{name}" for name in names},
-        client=support_by_key(client),
+        settings,
+        find_schema_fault,
+        client=setup.client if setup else "",
+        entry=setup.entry if setup else ENTRY,
     )
 
 

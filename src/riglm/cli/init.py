@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,9 +14,7 @@ from riglm.domain.duration import format_count
 from riglm.domain.errors import RiglmError, UnusableInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from riglm.application.setup.init import SetupContext
+    from riglm.application.setup.undo import Plan, SetupContext
     from riglm.domain.client_setup import InstallPlan, UndoPlan
 
 
@@ -52,7 +51,7 @@ def init(
 
     Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, but not confirmed.
     """
-    from riglm.application.setup.init import SetupPlanner, install_each
+    from riglm.application.setup.init import SetupPlanner, install
     from riglm.cli.setup_access import setup_context
 
     context = setup_context(include=include or (), project=project)
@@ -64,33 +63,68 @@ def init(
         require_directory(project)
     _require_servers(include or (), context, plans)
     changing = [plan for plan in plans if plan.changes]
-    is_done = yes and not dry_run  # before output can fail
-    tried = install_each(context, changing) if is_done else ()
-    if not as_json:
-        _print_plans(plans, diff=diff)
+
+    def show() -> None:
+        places = [(plan.place, len(plan.moves), len(plan.stays)) for plan in plans if not plan.fault]
+        if rows := [(place.client, _short(place.file), *counts) for place, *counts in places]:
+            print_table("Changes", ["client", "file", "servers that move", "servers that stay"], rows)
+        _print_plans("init", plans, _whose, _print_plan, diff=diff)
         _print_absent(clients, directory, plans)
         if project is None:
             _print_hints(context, clients, plans)
+
+    tried = _carry_out(
+        partial(install, context),
+        plans,
+        changing,
+        show,
+        lambda plans, done: {"done": done and bool(changing), "places": [_fields(plan, done=done) for plan in plans]},
+        question=_question(changing),
+        hint=". Nothing is hidden yet; after some days `riglm report` shows what would be. `riglm undo` takes it back.",
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    if any(plan.fault for plan in tried):
+        raise typer.Exit(1)
+    raise typer.Exit(2 if any(plan.fault for plan in plans) else 0)
+
+
+def _carry_out(
+    change: "Callable[[Plan], None]",
+    plans: "Sequence[Plan]",
+    changing: "Sequence[Plan]",
+    show: Callable[[], None],
+    report: "Callable[[Sequence[Plan], bool], dict[str, Any]]",
+    *,
+    question: str,
+    hint: str,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> "Sequence[Plan]":
+    """Show the plans, make the changes if the user agrees, and report; return those that were tried."""
+    from riglm.application.setup.undo import carry_out
+
+    is_done = yes and not dry_run
+    tried = carry_out(change, changing) if is_done else ()  # before output can fail
+    if not as_json:
+        show()
     if not is_done and changing and not dry_run:
-        is_done = confirm(_question(changing), as_json=as_json)
-        if not is_done:
-            _print_json(plans, done=False, as_json=as_json)
+        if not confirm(question, as_json=as_json):
+            if as_json:
+                print_json(report(plans, False))
             raise typer.Exit(NOT_CONFIRMED)
-        tried = install_each(context, changing)
-    if is_done and not as_json:
+        is_done, tried = True, carry_out(change, changing)
+    if as_json:
+        print_json(report((*(plan for plan in plans if plan not in changing), *tried) if is_done else plans, is_done))
+    elif is_done:
         for plan in tried:
             if plan.fault:
                 print_fault(f"not done for {plan.place.client}, {plan.place.file}", plan.fault)
         if names := dict.fromkeys(plan.place.client for plan in tried if not plan.fault):
-            typer.echo(
-                f"done: start {', '.join(names)} again. Nothing is hidden yet; after some days `riglm report` shows "
-                "what would be. `riglm undo` takes it back."
-            )
-    plans = (*(plan for plan in plans if not plan.changes), *tried) if is_done else plans
-    _print_json(plans, done=is_done and bool(changing), as_json=as_json)
-    if any(plan.fault for plan in tried):
-        raise typer.Exit(1)
-    raise typer.Exit(2 if any(plan.fault for plan in plans) else 0)
+            typer.echo(f"done: start {', '.join(names)} again{hint}")
+    return tried
 
 
 def require_clients(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -174,35 +208,38 @@ def _question(plans: "Sequence[InstallPlan]") -> str:
     return f"Move {format_count(servers, 'server')} of {clients} behind riglm?"
 
 
-def _print_plans(plans: "Sequence[InstallPlan]", *, diff: bool) -> None:
+def _print_plans(
+    command: str, plans: "Sequence[Plan]", whose: "Callable[[Plan], str]", show: "Callable[[Plan], None]", *, diff: bool
+) -> None:
+    """Print what each plan changes, with `show`, or why it cannot."""
     from riglm.cli.setup_access import ChangedLines
 
     lines = ChangedLines([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
-    rows = [
-        (plan.place.client, _short(plan.place.file), len(plan.moves), len(plan.stays))
-        for plan in plans
-        if not plan.fault
-    ]
-    if rows:
-        print_table("Changes", ["client", "file", "servers that move", "servers that stay"], rows)
     for plan in plans:
-        whose = f"{plan.place.client} in {plan.place.project}" if plan.place.project else plan.place.client
         if plan.fault:
-            print_fault(whose, plan.fault)
+            print_fault(whose(plan), plan.fault)
             continue
-        typer.echo(f"{whose}: {plan.place.file}")
-        if plan.moves:
-            moved = [each.name if each.name == each.behind else f"{shown_name(each.name)}, as {each.behind}"
-                     for each in plan.moves]  # fmt: skip
-            print_list("behind riglm", [", ".join(moved)])
-        print_list("stays", [f"{shown_name(stay.name)}: {stay.why}" for stay in plan.stays])
-        print_list("note", plan.notes)
-        if not plan.changes:
-            typer.echo("  nothing to change")
+        show(plan)
         if lines is not None:
             lines.print(plan.rewritings)
     if lines is None and any(plan.changes for plan in plans):
-        typer.echo("`riglm init --diff --dry-run` shows the changed lines of each file.")
+        typer.echo(f"`riglm {command} --diff --dry-run` shows the changed lines of each file.")
+
+
+def _whose(plan: "InstallPlan") -> str:
+    return f"{plan.place.client} in {plan.place.project}" if plan.place.project else plan.place.client
+
+
+def _print_plan(plan: "InstallPlan") -> None:
+    typer.echo(f"{_whose(plan)}: {plan.place.file}")
+    if plan.moves:
+        moved = [each.name if each.name == each.behind else f"{shown_name(each.name)}, as {each.behind}"
+                 for each in plan.moves]  # fmt: skip
+        print_list("behind riglm", [", ".join(moved)])
+    print_list("stays", [f"{shown_name(stay.name)}: {stay.why}" for stay in plan.stays])
+    print_list("note", plan.notes)
+    if not plan.changes:
+        typer.echo("  nothing to change")
 
 
 def _short(file: Path) -> str:
@@ -234,11 +271,6 @@ def _print_hints(context: "SetupContext", clients: Sequence[str], plans: "Sequen
         arguments = [*words, "run", "--", "COMMAND", "ARGUMENT"]
         typer.echo(f"{title}: {_short(file)}: riglm does not edit this file — fix: in a server of type stdio, write")
         typer.echo(f"    cmd: {json.dumps(program)}\n    args: {json.dumps(arguments)}")
-
-
-def _print_json(plans: "Sequence[InstallPlan]", *, done: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({"done": done, "places": [_fields(plan, done=done) for plan in plans]})
 
 
 def _fields(plan: "InstallPlan", *, done: bool) -> dict[str, Any]:
@@ -274,7 +306,8 @@ def undo(
     A file that was changed since keeps its changes: riglm's entry goes, the servers return. What was recorded and
     learned stays. Exit code 3: shown, but not confirmed.
     """
-    from riglm.application.setup.undo import plan_undo, undo_each
+    from riglm.application.setup.undo import plan_undo
+    from riglm.application.setup.undo import undo as undo_plan
     from riglm.cli.setup_access import setup_context
 
     context = setup_context(project=project)
@@ -283,50 +316,37 @@ def undo(
     if not plans:
         require_directory(project)
     doable = [plan for plan in plans if not plan.fault]
-    is_done = yes and not dry_run  # before output can fail
-    tried = undo_each(context, doable) if is_done else ()
-    if not as_json:
-        _print_undo_plans(plans, diff=diff)
+
+    def show() -> None:
+        _print_plans("undo", plans, lambda plan: plan.place.client, _print_undo_plan, diff=diff)
         if not plans:
             _print_where(context, clients, directory)
-    if not is_done and doable and not dry_run:
-        is_done = confirm(f"Take riglm out of {format_count(len(doable), 'file')}?", as_json=as_json)
-        if not is_done:
-            _print_undo_json(plans, done=False, as_json=as_json)
-            raise typer.Exit(NOT_CONFIRMED)
-        tried = undo_each(context, doable)
-    if is_done and not as_json:
-        for plan in tried:
-            if plan.fault:
-                print_fault(f"not done for {plan.client}, {plan.file}", plan.fault)
-        if names := dict.fromkeys(plan.client for plan in tried if not plan.fault):
-            typer.echo(f"done: start {', '.join(names)} again")
-    plans = (*(plan for plan in plans if plan.fault), *tried) if is_done else plans
-    _print_undo_json(plans, done=is_done and bool(doable), as_json=as_json)
-    raise typer.Exit(1 if any(plan.fault for plan in plans) else 0)
+
+    tried = _carry_out(
+        partial(undo_plan, context),
+        plans,
+        doable,
+        show,
+        lambda plans, done: {"done": done and bool(doable), "files": [_undo_fields(plan, done=done) for plan in plans]},
+        question=f"Take riglm out of {format_count(len(doable), 'file')}?",
+        hint="",
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    raise typer.Exit(1 if any(plan.fault for plan in (*plans, *tried)) else 0)
 
 
-def _print_undo_plans(plans: "Sequence[UndoPlan]", *, diff: bool) -> None:
-    from riglm.cli.setup_access import ChangedLines
-
-    lines = ChangedLines([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
-    for plan in plans:
-        if plan.fault:
-            print_fault(plan.client, plan.fault)
-            continue
-        outcome = "becomes what it was, to the byte" if plan.is_exact else "was changed since, and keeps those changes"
-        if plan.is_missing:
-            outcome = "was deleted with its folder, and is not restored"
-        typer.echo(f"{plan.client}: {plan.file} {outcome}")
-        print_list("returns", map(shown_name, plan.returns))
-        print_list("note", plan.notes)
-        if lines is not None:
-            lines.print(plan.rewritings)
-    if lines is None and any(not plan.fault for plan in plans):
-        typer.echo("`riglm undo --diff --dry-run` shows the changed lines of each file.")
+def _print_undo_plan(plan: "UndoPlan") -> None:
+    outcome = "becomes what it was, to the byte" if plan.is_exact else "was changed since, and keeps those changes"
+    if plan.is_missing:
+        outcome = "was deleted with its folder, and is not restored"
+    typer.echo(f"{plan.place.client}: {plan.place.file} {outcome}")
+    print_list("returns", map(shown_name, plan.returns))
+    print_list("note", plan.notes)
 
 
-def _print_where(context: "SetupContext", clients: "Collection[str]", directory: Path | None) -> None:
+def _print_where(context: "SetupContext", clients: Collection[str], directory: Path | None) -> None:
     """Print where the setup journal was looked for if there is none, and what to do while riglm is running."""
     from riglm.cli.setup_access import riglm_entries
 
@@ -344,19 +364,13 @@ def _print_where(context: "SetupContext", clients: "Collection[str]", directory:
             )
 
 
-def _print_undo_json(plans: "Sequence[UndoPlan]", *, done: bool, as_json: bool) -> None:
-    if not as_json:
-        return
-    files = [
-        {
-            "done": done and not plan.fault,
-            "client": plan.client,
-            "file": str(plan.file),
-            "exact": plan.is_exact,
-            "returns": list(plan.returns),
-            "notes": list(plan.notes),
-            "fault": plan.fault or None,
-        }
-        for plan in plans
-    ]
-    print_json({"done": done, "files": files})
+def _undo_fields(plan: "UndoPlan", *, done: bool) -> dict[str, Any]:
+    return {
+        "done": done and not plan.fault,
+        "client": plan.place.client,
+        "file": str(plan.place.file),
+        "exact": plan.is_exact,
+        "returns": list(plan.returns),
+        "notes": list(plan.notes),
+        "fault": plan.fault or None,
+    }

@@ -17,7 +17,9 @@ from riglm.domain.errors import UnusableInputError
 from riglm.domain.transcripts import REASONS, ImportSummary, TranscriptSource
 
 if TYPE_CHECKING:
-    from riglm.application.setup.transcripts.collecting import Collector
+    from collections.abc import Mapping
+
+    from riglm.application.setup.transcripts.collecting import Collector, ImportContext, ProxyInstance
     from riglm.domain.hashing import KeyedHasher
     from riglm.domain.schemas.section import RetentionSettings
     from riglm.domain.schemas.settings import Settings
@@ -145,14 +147,13 @@ def learn_from(
     prices of `riglm report`. Nothing leaves the machine.
     """
     from riglm.application.setup.transcripts.collecting import Collector
-    from riglm.cli.transcript_access import find_proxies, import_context
 
     settings = settings_of(config)
     now = time.time()
     found = _find_transcripts(paths or [], client or [])
     with _store(settings, dry_run=dry_run) as (store, hasher):
         by_client = {source.client: find_proxies(config, mcp_json, source.client) for source, _ in found}
-        collector = Collector(import_context(settings, store, hasher, by_client, _since(since, now), now))
+        collector = Collector(_import_context(settings, store, hasher, by_client, _since(since, now), now))
         size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
         with progress("reading bytes", size) as advance:
             for source, files in found:
@@ -214,7 +215,6 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.adapters.analytics.sqlite import memory_database
     from riglm.adapters.configuration.locations import store_path
-    from riglm.cli.transcript_access import load_hasher
     from riglm.container import Container
     from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 
@@ -231,28 +231,133 @@ def _record(
     settings: "Settings", store: "AnalyticsPort", hasher: "KeyedHasher", collector: "Collector", owner: str, now: float
 ) -> str:
     """Store what is new for a principal; return why contexts were not learned, or nothing."""
-    from riglm.application.setup.transcripts.recording import record_sessions, record_token_usage
-    from riglm.cli.transcript_access import find_project, open_pair_training
+    from riglm.adapters.configuration.locations import project_root
+    from riglm.application.setup.transcripts.recording import PairTraining, record_sessions, record_token_usage
+    from riglm.container import Container
+    from riglm.domain.learning import learning_scope
+    from riglm.domain.retrieval.pairs import LearnedPairs
 
     record_token_usage(store, hasher, owner, collector.billed)
-    new = collector.new
+    new, most, profile = collector.new, settings.learning.max_pairs, settings.filtering.profile
     if not new:
         return ""
+    scope = learning_scope(owner if settings.learning.scope == "principal" else "", profile)
     with (
-        open_pair_training(settings, store, hasher, owner) as training,
+        Container(settings=settings).embedders().always as embedder,
         progress("learning sessions", len(new)) as advance,
     ):
+        pairs = LearnedPairs(hasher.derived_key("learned pairs"))
+        pairs.restore(store.list_learned_pairs(embedder.model, most))
         fault = record_sessions(
             store,
             hasher,
-            training,
+            PairTraining(pairs, embedder, most_pairs=most, scope=scope, names=hasher.client_name),
             new,
             principal=owner,
-            profile=settings.filtering.profile,
-            find_project=find_project,
-            most_pairs=settings.learning.max_pairs,
+            profile=profile,
+            find_project=lambda directory: project_root(directory) if Path(directory).is_absolute() else "",
+            most_pairs=most,
             open_since=now - settings.sessions.idle_gap,
             advance=advance,
         )
     collector.settle()
     return fault
+
+
+_TRUE: Final = frozenset({"true", "1", "yes", "on", "y", "t"})  # as settings take a text for a truth
+_MAX_SESSIONS: Final = 100_000
+_BEFORE_SECONDS: Final = 7 * 86_400.0
+"""A session that went on at some time began no longer before it."""
+
+_AHEAD_SECONDS: Final = 3_600.0
+"""Maximum clock difference in seconds between riglm and the client that wrote a transcript."""
+
+
+def find_proxies(config: Path | None, mcp_json: Path | None, client: str) -> "list[ProxyInstance]":
+    """Return the riglm configurations in front of the servers of a client: the given one, or those by `riglm init`.
+
+    Where it made none for this client, those of others may have its servers.
+
+    Raises:
+        ConfigurationError: a file that is named cannot be read.
+    """
+    from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
+    from riglm.cli.setup_access import installations
+    from riglm.domain.client_setup import ENTRY
+
+    everywhere = installations()
+    if config is not None or mcp_json is not None or Path(FILE_NAME).is_file() or not everywhere:
+        return [_proxy(set_values(Options(config=config, mcp_json=mcp_json)))]
+    installed = [each for each in everywhere if each.client == client] or everywhere
+    by_hand = {ENTRY} - {each.entry for each in everywhere}
+    found = (
+        (set_values(Options(config=each.configuration)), each) for each in installed if each.configuration.is_file()
+    )
+    return [_proxy(values, entries=frozenset({each.entry, *by_hand}), before=each.servers) for values, each in found]
+
+
+def _proxy(values: "Mapping[str, object]", **others: Any) -> "ProxyInstance":
+    """The servers that a configuration names, whose variables may be unset here, and how it names their tools."""
+    from riglm.application.setup.transcripts.collecting import ProxyInstance
+    from riglm.domain.upstream import derive_name
+
+    servers: tuple[str, ...] = ()
+    match values:
+        case {"upstream": {**upstream}}:
+            given = (upstream.get("command"), upstream.get("args"))
+            words = [word for each in given for word in (each if isinstance(each, list) else [each]) if word]
+            servers = (derive_name([str(word) for word in words], str(upstream.get("url") or "")),)
+        case {"mcpServers": {**named}}:
+            servers = tuple(
+                str(name)
+                for name, said in named.items()
+                if not (isinstance(said, dict) and str(said.get("disabled")).lower() in _TRUE)
+            )
+    match values.get("naming"):
+        case ("on_collision" | "none") as naming:
+            others["naming"] = naming
+    return ProxyInstance(servers=servers, **others)
+
+
+def load_hasher(settings: "Settings") -> "KeyedHasher":
+    """Return the hasher of the store, whose key must be stored: with a new one every import would look new.
+
+    Raises:
+        ConfigurationError: the key cannot be kept.
+    """
+    from riglm.adapters.configuration.locations import store_path
+    from riglm.adapters.keyfile import load_or_create_key
+    from riglm.container import Container
+
+    if settings.privacy.key is None:
+        load_or_create_key(store_path(settings).parent / "riglm.key")
+    return Container(settings=settings).hasher()
+
+
+def _import_context(
+    settings: "Settings",
+    store: "AnalyticsPort",
+    hasher: "KeyedHasher",
+    by_client: "Mapping[str, Sequence[ProxyInstance]]",
+    since: float,
+    now: float,
+) -> "ImportContext":
+    """Return what is known before the first transcript is read, of which calls since a time are wanted.
+
+    Raises:
+        AnalyticsUnavailableError: the store cannot be read.
+    """
+    from riglm.application.setup.transcripts.collecting import ImportContext, LiveCallMatcher, ToolNames
+
+    kept_since = settings.retention.expiry(now).invocations or 0.0
+    listed = store.list_known_tools()
+    return ImportContext(
+        names={client: ToolNames(found, listed) for client, found in by_client.items()},
+        live=LiveCallMatcher(store.list_training_sessions(_MAX_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
+        known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
+        hasher=hasher,
+        since=since,
+        kept_since=kept_since,
+        until=now + _AHEAD_SECONDS,
+        hashes_arguments=settings.privacy.arguments != "none",
+    )

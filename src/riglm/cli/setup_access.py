@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,13 +12,12 @@ from dataclasses import replace
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 import yaml
 
 from riglm.adapters.clients.places import SafeFiles, find_files, home_of, own_command, unedited_files
-from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration.loading import FILE_NAME, Options
 from riglm.adapters.configuration.locations import (
     VARIABLE,
@@ -26,8 +27,8 @@ from riglm.adapters.configuration.locations import (
 )
 from riglm.adapters.configuration.moved_servers import add_servers, load_server, read_servers
 from riglm.application.setup.client_files import ClientFiles, values_of
-from riglm.application.setup.init import SetupContext, SetupPlanner
-from riglm.application.setup.journal import SetupJournal
+from riglm.application.setup.init import SetupPlanner
+from riglm.application.setup.undo import SetupContext, SetupJournal
 from riglm.cli.output import printable
 from riglm.container import Container
 from riglm.domain.client_setup import (
@@ -40,6 +41,18 @@ from riglm.domain.client_setup import (
     starts_riglm,
 )
 from riglm.domain.errors import RiglmError
+from riglm.domain.redaction import (
+    AFTER_SCHEME,
+    MASK,
+    REFERENCE,
+    SCHEME,
+    Redactor,
+    assigned_secrets,
+    holds_secret,
+    looks_secret,
+    secrets_of_command,
+    secrets_of_url,
+)
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.server import ServerSettings
@@ -104,10 +117,9 @@ def servers_to_sign_in() -> "dict[str, ServerSettings]":
     return {name: settings for plan in plans for name, settings in plan.sign_ins.items()}
 
 
-def unedited(environment: Mapping[str, str] | None = None) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
+def unedited() -> Iterator[tuple[str, Path, tuple[str, ...]]]:
     """Yield the clients with servers that riglm could proxy, in a file that it does not edit; and riglm's command."""
-    environment = os.environ if environment is None else environment
-    for title, file in unedited_files(sys.platform, environment, home_of(environment)).items():
+    for title, file in unedited_files(sys.platform, os.environ, home_of(os.environ)).items():
         with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
             values = yaml.safe_load(file.read_bytes())
             extensions = values.get("extensions") if isinstance(values, dict) else None
@@ -117,15 +129,13 @@ def unedited(environment: Mapping[str, str] | None = None) -> Iterator[tuple[str
                 yield title, file, _command()
 
 
-def installations(environment: Mapping[str, str] | None = None) -> tuple[ClientSetup, ...]:
+def installations() -> tuple[ClientSetup, ...]:
     """Return the latest setup in each location that was not undone, with the servers of all of them there.
 
     There is none if `riglm init` never ran.
     """
-    files = SafeFiles()
-    directory = data_directory(os.environ if environment is None else environment) / _KEPT_IN
-    latest: dict[tuple[Path, tuple[str, ...]], ClientSetup] = {}
-    for each in SetupJournal([directory], files.read, files.write).all():
+    files, latest = SafeFiles(), dict[tuple[Path, tuple[str, ...]], ClientSetup]()
+    for each in SetupJournal([data_directory(os.environ) / _KEPT_IN], files.read, files.write).all():
         place = each.place.file, each.place.path
         moved = latest[place].servers if place in latest else {}
         latest[place] = replace(each, servers={**moved, **each.servers})
@@ -148,31 +158,21 @@ def is_named(options: Options) -> bool:
     return options.config is not None or options.mcp_json is not None
 
 
-def riglm_entries(
-    environment: Mapping[str, str] | None = None, directory: Path | None = None
-) -> tuple[RiglmServerEntry, ...]:
+def riglm_entries(directory: Path | None = None) -> tuple[RiglmServerEntry, ...]:
     """Return the entries in clients' files that start riglm, from any source; unreadable files have a `fault`.
 
     Looked at are the user's own files and those of the project in `directory`.
     """
-    clients = _client_files(os.environ if environment is None else environment, SafeFiles())
+    clients = _client_files(os.environ, SafeFiles())
     found = []
     for place, content, servers in _servers_at(clients, directory):
+        entry = partial(RiglmServerEntry, client=place.client, file=place.file)
         if isinstance(servers, str):
-            found.append(RiglmServerEntry(client=place.client, file=place.file, fault=servers))
+            found.append(entry(fault=servers))
             continue
-        found += [
-            RiglmServerEntry(
-                client=place.client,
-                file=place.file,
-                entry=one.name,
-                command=one.starts,
-                url=one.url,
-                may_defer=clients.may_defer(place, content, one.name),
-            )
-            for one in servers
-            if is_riglm(one)
-        ]
+        for one in filter(is_riglm, servers):
+            may_defer = clients.may_defer(place, content, one.name)
+            found.append(entry(entry=one.name, command=one.starts, url=one.url, may_defer=may_defer))
     return tuple(dict.fromkeys(found))
 
 
@@ -209,7 +209,7 @@ def _journal_directories(
     return tuple(different.values())
 
 
-def cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
+def _cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
     """Return what masks the secrets of these files in any text; their names are no secrets."""
     first = {rewriting.file: rewriting.before for rewriting in reversed(rewritings)}
     last = {rewriting.file: rewriting.after for rewriting in rewritings}
@@ -222,10 +222,7 @@ def cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
 
 
 def _command() -> tuple[str, ...]:
-    def same(one: Path, other: Path) -> bool:
-        return one.resolve() == other.resolve()
-
-    return own_command(Path(sys.executable), shutil.which, Path.is_file, same)
+    return own_command(Path(sys.executable), shutil.which, Path.is_file, Path.samefile)
 
 
 _CONTEXT: Final = 2
@@ -237,14 +234,14 @@ _MAX_LINE_LENGTH: Final = 2_000
 class ChangedLines:
     """Prints the changed lines of files, in colors on a terminal, secrets covered."""
 
-    def __init__(self, rewritings: "Iterable[FileChange]") -> None:
+    def __init__(self, rewritings: Iterable[FileChange]) -> None:
         """`rewritings` are all changes that will be printed."""
         from rich.console import Console
 
         self._console = Console(soft_wrap=True, highlight=False)
-        self._cover = cover([each for each in rewritings if _size(each) <= _MAX_SHOWN_BYTES])
+        self._cover = _cover([each for each in rewritings if _size(each) <= _MAX_SHOWN_BYTES])
 
-    def print(self, rewritings: "Iterable[FileChange]") -> None:
+    def print(self, rewritings: Iterable[FileChange]) -> None:
         """Print the lines of these changes; of a large file, only its size."""
         from rich.text import Text
 
@@ -254,17 +251,15 @@ class ChangedLines:
                 typer.echo(f"    {printable(str(rewriting.file))}: {size}")
                 continue
             for line in _difference(rewriting, self._cover):
-                shown = (
-                    line if len(line) <= _MAX_LINE_LENGTH else f"{line[:_MAX_LINE_LENGTH]}… ({len(line):,} characters)"
-                )
-                self._console.print(Text(shown, style=_style(line)))
+                cut = f"{line[:_MAX_LINE_LENGTH]}… ({len(line):,} characters)" if len(line) > _MAX_LINE_LENGTH else line
+                self._console.print(Text(cut, style=_style(line)))
 
 
-def _size(rewriting: "FileChange") -> int:
+def _size(rewriting: FileChange) -> int:
     return max(len(rewriting.before or b""), len(rewriting.after or b""))
 
 
-def _difference(rewriting: "FileChange", cover: Callable[[str], str]) -> list[str]:
+def _difference(rewriting: FileChange, cover: Callable[[str], str]) -> list[str]:
     """The lines that change, with those around them; only these are looked through for secrets: files can be large."""
     before, after = (_text(content).splitlines() for content in (rewriting.before, rewriting.after))
     same, last = _same(before, after), _same(before[::-1], after[::-1])
@@ -291,3 +286,77 @@ def _style(line: str) -> str:
 
 def _text(content: bytes | None) -> str:
     return (content or b"").decode("utf-8-sig", "replace")
+
+
+_STRING: Final = r'"(?:\\.|[^"\\\n])*"' + r"|'[^'\n]*'"
+_TOKEN: Final = re.compile(
+    rf"(?P<key>{_STRING}|[A-Za-z_][\w.-]*)(?P<sign>[ \t]*[:=][ \t]*)(?P<value>{_STRING}|[^\s,\[\]{{}}\"'#]+)|{_STRING}"
+)
+"""A key with its value, or a text, in JSON, YAML or TOML, also in a comment."""
+
+_VARIABLE: Final = re.compile(r"((?:(?:Bearer|Basic|Token) )?(?:\$\{(?:env:)?\w+(?::-)?\}|\{env:\w+\}))")
+_NOT_SECRET: Final = frozenset({"command", "args", "cwd", "type"})
+_MIN_RANDOM_LENGTH: Final = 8
+"""Minimum length of a secret under a name that does not suggest one: a client's history has many short texts."""
+
+
+class Cover:
+    """Masks secrets in lines of files: by the names that they are under, by their looks, and those of commands."""
+
+    def __init__(self, *documents: Any, shown: Iterable[str] = ()) -> None:
+        """`documents` are the files as they were read. What is `shown` is no secret."""
+        found = {text for document in documents for text in _command_secrets(document)} - set(shown)
+        escaped = {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in found for is_ascii in (True, False)}
+        self._redact = Redactor(found | escaped)
+
+    def __call__(self, text: str) -> str:
+        """Return the text with a mask for each secret."""
+        parts = _VARIABLE.split(text)
+        text = "".join(part if place % 2 else self._redact(part) for place, part in enumerate(parts))
+        return _TOKEN.sub(lambda found: _mask_value(found) if found["key"] else _mask_random(found.group()), text)
+
+
+def _mask_value(found: re.Match[str]) -> str:
+    name, written = _meaning(found["key"]), found["value"]
+    value, begin = _meaning(written), found["key"] + found["sign"]
+    if name in _NOT_SECRET or "://" in value:
+        return begin + written
+    if holds_secret(name, re.sub(SCHEME, "", value)):
+        return begin + _masked(written)
+    literal = re.sub(REFERENCE, "", value)
+    for secret in (*assigned_secrets(literal), *(each["value"] for each in re.finditer(AFTER_SCHEME, literal))):
+        written = written.replace(secret, MASK)
+    return begin + written
+
+
+def _mask_random(written: str) -> str:
+    text = _meaning(written)
+    if len(text) < _MIN_RANDOM_LENGTH or any(part in text for part in (" ", "://", MASK)):
+        return written
+    return _masked(written) if looks_secret(text) else written
+
+
+def _masked(written: str) -> str:
+    quote = written[0] if written[0] in "\"'" else ""
+    return f"{quote}{MASK}{quote}"
+
+
+def _meaning(written: str) -> str:
+    """Return the text that a value means, or the value where it is not JSON."""
+    try:
+        return str(json.loads(written)) if written.startswith('"') else written.strip("'")
+    except ValueError:
+        return written[1:-1]
+
+
+def _command_secrets(value: Any) -> Iterator[str]:
+    """Yield the secrets in command lines and URLs, at any depth."""
+    if isinstance(value, Mapping):
+        given = [each if isinstance(each, list) else [each] for each in map(value.get, ("command", "args"))]
+        yield from secrets_of_command([word for words in given for word in words if isinstance(word, str)])
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _command_secrets(item)
+    elif isinstance(value, str) and "://" in value:
+        yield from secrets_of_url(value)

@@ -216,19 +216,10 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstallPlan:
-    """What `riglm init` would do at one place.
-
-    `sign_ins` are the servers that stay only until riglm has an account, by their names behind riglm.
-    """
+class SetupPlan:
+    """What `riglm init` or `riglm undo` would change, or the `fault` for which it cannot."""
 
     place: ConfigLocation
-    configuration: Path
-    entry: str = ENTRY
-    command: tuple[str, ...] = ()
-    moves: tuple[MovedServer, ...] = ()
-    stays: tuple[SkippedServer, ...] = ()
-    sign_ins: "Mapping[str, ServerSettings]" = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     fault: str = ""
     rewritings: tuple[FileChange, ...] = field(default=(), repr=False)
@@ -240,21 +231,31 @@ class InstallPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndoPlan:
+class InstallPlan(SetupPlan):
+    """What `riglm init` would do at one place.
+
+    `sign_ins` are the servers that stay only until riglm has an account, by their names behind riglm.
+    """
+
+    configuration: Path
+    entry: str = ENTRY
+    command: tuple[str, ...] = ()
+    moves: tuple[MovedServer, ...] = ()
+    stays: tuple[SkippedServer, ...] = ()
+    sign_ins: "Mapping[str, ServerSettings]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoPlan(SetupPlan):
     """What `riglm undo` would do to one file: which servers return, and whether it becomes again the file it was.
 
     `is_missing` is True if its folder does not exist any more, so that neither returns.
     """
 
-    client: str
-    file: Path
     installations: tuple[ClientSetup, ...]
     returns: tuple[str, ...] = ()
     is_exact: bool = True
     is_missing: bool = False
-    notes: tuple[str, ...] = ()
-    fault: str = ""
-    rewritings: tuple[FileChange, ...] = field(default=(), repr=False)
 
 
 def is_riglm(server: ClientServer) -> bool:

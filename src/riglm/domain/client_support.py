@@ -58,7 +58,8 @@ class ClientTimeout:
     """A timeout in a client's entry for a server.
 
     `covers` are the names of the timeouts in riglm's configuration that it corresponds to. `default` is what the client
-    uses without one, `unit` the seconds of one unit. The client ignores values below `minimum`.
+    uses without one, `unit` the seconds of one unit. The client ignores values below `minimum`. `other_form_of` is the
+    key with the same meaning, which counts if an entry has both.
     """
 
     covers: tuple[str, ...]
@@ -66,7 +67,6 @@ class ClientTimeout:
     unit: float = 1.0
     minimum: float = 0.0
     other_form_of: str = ""
-    """The key with the same meaning, which counts if an entry has both."""
 
 
 _KINDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "streamableHttp", "streamable_http"})
@@ -76,37 +76,37 @@ _KINDS: Final = frozenset({"stdio", "http", "sse", "streamable-http", "streamabl
 class ClientFormat:
     """Where a client keeps its servers, and how it writes them.
 
-    `files` maps the user's files to their names; the name is empty where several files may exist. Each file begins with
-    a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}`, `{codex}`, `{copilot}`,
-    `{crush}` or `{goose}`. `*` is for a name of the user's choice. `project_files` are relative to the project.
+    `files` maps the user's files to their names; the name is empty where several files may exist. Each file begins
+    with a directory in braces: `{home}`, `{app}` (application data), `{xdg}`, `{zed}`, `{claude}`, `{codex}`,
+    `{copilot}`, `{crush}` or `{goose}`. `*` is for a name of the user's choice. `project_files` are relative to the
+    project. `key` is that of the servers in the file.
+
+    `entry` are the members of an entry: command and args; with a type as well; or those of opencode. `variables` is
+    the syntax of the variables that the client replaces, `variable` the format of one in riglm's entry,
+    `variable_names` the key of a list with the names of variables that the server gets. With `passes_all` servers
+    get all of the client's.
+
+    `timeouts` of an entry are by key; a key with a dot is one in an object. `shared_timeout` is the key in the
+    file, with dots, of the `timeout` of entries that have none. `has_rules` is True if files of this client hold
+    rules for tools of its servers. `kinds` are the values of `type` that riglm supports. `members` are further ones
+    of riglm's entry, and `preload_members` those by which the client loads all its tools at once, where it would
+    defer them otherwise.
     """
 
     files: Mapping[str, str]
     project_files: tuple[str, ...] = ()
     key: str = "mcpServers"
-    """Key of the servers in the file."""
     entry: Literal["plain", "typed", "opencode"] = "plain"
-    """Members of an entry: command and args; with a type as well; or those of opencode."""
     variables: Literal["none", "shell", "editor", "dollar", "braces", "bash"] = "none"
-    """Syntax of the variables that the client replaces."""
     variable: str = ""
-    """Format of a variable in riglm's entry."""
     variable_names: str = ""
-    """Key of a list with the names of variables that the server gets."""
     passes_all: bool = True
-    """True if servers get all variables of the client."""
     timeouts: Mapping[str, ClientTimeout] = field(default_factory=dict)
-    """Timeouts of an entry by key; a key with a dot is one in an object."""
     shared_timeout: str = ""
-    """Key in the file, with dots, of the `timeout` of entries that have none."""
     has_rules: bool = False
-    """True if files of this client hold rules for tools of its servers."""
     kinds: frozenset[str] = _KINDS
-    """Values of `type` that riglm supports."""
     members: Mapping[str, Any] = field(default_factory=dict)
-    """Further members of riglm's entry."""
     preload_members: Mapping[str, Any] = field(default_factory=dict)
-    """Members of an entry by which the client loads all its tools at once, where it would defer them otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

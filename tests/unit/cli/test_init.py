@@ -18,8 +18,8 @@ from riglm.application.setup.init import SetupPlanner, install
 from riglm.cli.config import app as check_app
 from riglm.cli.config import enforce, shadow
 from riglm.cli.init import init, undo
+from riglm.cli.learning_from import find_proxies
 from riglm.cli.setup_access import installations, riglm_entries, setup_context
-from riglm.cli.transcript_access import find_proxies
 from riglm.domain.client_setup import starts_riglm
 from riglm.domain.errors import ConfigurationError, ConflictError, UnusableInputError
 from tests.unit.application.setup.shapes import CLAUDE_CODE, CODEX, COPILOT, CURSOR, QWEN, SHAPES, WINDSURF, Shape

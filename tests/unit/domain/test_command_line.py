@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from riglm.adapters.clients.secret_texts import Cover
+from riglm.cli.setup_access import Cover
 from riglm.domain.redaction import Redactor, looks_random, mask_command, secrets_of_command
 
 

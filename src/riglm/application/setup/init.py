@@ -2,16 +2,14 @@
 
 import shlex
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from riglm.application.setup.client_files import ClientFiles
-from riglm.application.setup.journal import Read, SetupJournal, Write
+from riglm.application.setup.undo import Definitions, SetupContext
 from riglm.domain.access import is_loopback
 from riglm.domain.client_setup import (
     ClientServer,
@@ -30,35 +28,6 @@ from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.server import ServerSettings
-
-Definitions = Mapping[str, Mapping[str, Any]]
-"""Servers of a configuration by name, as they are written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetupContext:
-    """What client setup works with.
-
-    `command` starts riglm, `directory` holds its configurations, `env` goes into every client's entry, `environment` is
-    the one that riglm was started in.
-    """
-
-    clients: ClientFiles
-    journal: SetupJournal
-    read: Read
-    write: Write
-    command: tuple[str, ...]
-    directory: Path
-    env: Mapping[str, str]
-    environment: Mapping[str, str]
-    read_servers: Callable[[Path, bytes | None], Definitions]
-    """Returns the servers in a version of a configuration of riglm."""
-    add_servers: Callable[[bytes | None, Definitions, str], bytes]
-    """Returns a configuration with servers added; a new one begins with the comment lines, in shadow mode."""
-    load_server: "Callable[[str, Mapping[str, Any], Path | None], ServerSettings]"
-    """Returns a server's settings; it is started in the directory. Raises RiglmError with why riglm cannot use it."""
-    find_sign_ins: "Callable[[Mapping[str, ServerSettings]], Mapping[str, bool | None]]"
-    """Returns True for servers that require a sign-in and have no account, and None for those that do not respond."""
 
 
 class SetupPlanner:
@@ -290,18 +259,6 @@ def _head(place: ConfigLocation) -> str:
     )
 
 
-def install_each(context: SetupContext, plans: Iterable[InstallPlan]) -> tuple[InstallPlan, ...]:
-    """Install each of these independently; return the plans, with a fault for each that failed."""
-    tried = []
-    for plan in plans:
-        try:
-            install(context, plan)
-            tried.append(plan)
-        except RiglmError as error:
-            tried.append(replace(plan, fault=str(error)))
-    return tuple(tried)
-
-
 def install(context: SetupContext, plan: InstallPlan) -> None:
     """Keep a copy, note the change, write riglm's configuration, and then the client's file.
 
@@ -312,9 +269,8 @@ def install(context: SetupContext, plan: InstallPlan) -> None:
         return
     configured, client = plan.rewritings
     journal = context.journal
-    known = (each.configured for each in journal.all() if each.configuration == plan.configuration)
-    written = next(iter(deque(known, maxlen=1)), "")
-    is_ours = configured.before is None or digest(configured.before) == written
+    written = [each.configured for each in journal.all() if each.configuration == plan.configuration]
+    is_ours = configured.before is None or written[-1:] == [digest(configured.before)]
     setup = ClientSetup(
         place=plan.place,
         configuration=plan.configuration,

@@ -1,13 +1,175 @@
-"""`riglm undo`: restores clients' files, or returns the servers to them, and removes riglm."""
+"""What `riglm init` changed: the setup journal, and `riglm undo`.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+Undo restores clients' files, or returns the servers to them, and removes riglm.
+"""
+
+import heapq
+import json
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from riglm.application.setup.init import SetupContext
-from riglm.domain.client_setup import ClientServer, ClientSetup, FileChange, UndoPlan, digest, entry_of, is_riglm
+import msgspec
+
+from riglm.application.setup.client_files import ClientFiles
+from riglm.application.setup.json_members import FileNotEditableError
+from riglm.domain.client_setup import (
+    ClientServer,
+    ClientSetup,
+    ConfigLocation,
+    FileChange,
+    SetupPlan,
+    UndoPlan,
+    digest,
+    entry_of,
+    is_riglm,
+)
 from riglm.domain.errors import RiglmError
+
+if TYPE_CHECKING:
+    from riglm.domain.schemas.server import ServerSettings
+
+_NAME: Final = "installed.json"
+
+Read = Callable[[Path], bytes | None]
+"""Returns the content of a file, None if there is none."""
+
+Write = Callable[[Path, bytes | None, bytes | None], None]
+"""Replaces the first content of a file by the second; None creates or deletes it."""
+
+Plan = TypeVar("Plan", bound=SetupPlan)
+Definitions = Mapping[str, Mapping[str, Any]]
+"""Servers of a configuration by name, as they are written."""
+
+
+class SetupJournal:
+    """Directories with the journal and the copies; the first takes what is new.
+
+    riglm's data are not always in one directory.
+    """
+
+    def __init__(self, directories: Sequence[Path], read: Read, write: Write) -> None:
+        """There is at least one directory; it need not exist."""
+        self.directories = tuple(directories)
+        self._read = read
+        self._write = write
+
+    def all(self) -> tuple[ClientSetup, ...]:
+        """Return every change that was not undone, the newest last; those of a journal that can be read."""
+        found = []
+        for directory in self.directories:
+            try:
+                found.append(self._load(directory))
+            except RiglmError:
+                continue
+        return tuple(heapq.merge(*found, key=lambda each: each.at))
+
+    def latest(self) -> dict[ConfigLocation, ClientSetup]:
+        """Return the latest change by place."""
+        return {each.place: each for each in self.all()}
+
+    def keep(self, place: ConfigLocation, content: bytes) -> str:
+        """Keep a copy of a client's file; return its name."""
+        name = f"{place.key}-{secrets.token_hex(4)}{place.file.suffix}"
+        self._put(self.directories[0] / name, None, content)
+        return name
+
+    def kept(self, name: str) -> bytes | None:
+        """Return a copy; None if it was removed."""
+        return self._read(self.where(name))
+
+    def where(self, name: str) -> Path:
+        """Return the path of a copy."""
+        files = [directory / Path(name).name for directory in self.directories]
+        return next((file for file in files if file.is_file()), files[0])
+
+    def add(self, setup: ClientSetup) -> None:
+        """Note a change that is about to be made.
+
+        Raises:
+            RiglmError: the journal cannot be read or written.
+        """
+        directory = self.directories[0]
+        self._save(directory, (*self._load(directory), setup))
+
+    def forget(self, name: str) -> None:
+        """Remove a copy."""
+        file = self.where(name)
+        self._write(file, self._read(file), None)
+
+    def drop(self, setups: Sequence[ClientSetup]) -> None:
+        """Forget changes that were undone, and their copies."""
+        for directory in self.directories:
+            there = self._load(directory)
+            if left := [each for each in there if each not in setups]:
+                self._save(directory, left)
+            elif there:
+                self._write(directory / _NAME, self._read(directory / _NAME), None)
+        for each in setups:
+            self.forget(each.before)
+
+    def _load(self, directory: Path) -> tuple[ClientSetup, ...]:
+        file = directory / _NAME
+        try:
+            content = self._read(file)
+            return () if content is None else tuple(map(_from_json, json.loads(content)["installations"]))
+        except (msgspec.ValidationError, ValueError, KeyError, TypeError) as error:
+            raise FileNotEditableError(
+                f"{file}: the record of what riglm changed cannot be read ({type(error).__name__}) — fix: the copies "
+                "of the clients' files are next to it; put them back by hand and remove the record"
+            ) from None
+
+    def _save(self, directory: Path, setups: Sequence[ClientSetup]) -> None:
+        content = (json.dumps({"installations": list(map(_to_json, setups))}, indent=2) + "\n").encode()
+        self._put(directory / _NAME, self._read(directory / _NAME), content)
+
+    def _put(self, file: Path, before: bytes | None, content: bytes) -> None:
+        try:
+            self._write(file, before, content)
+        except RiglmError as error:
+            what, dash, fix = str(error).partition(" — fix: ")
+            other = ", or name another directory by RIGLM_DATA_DIR" if "free space" not in fix else ""
+            raise FileNotEditableError(f"{what}{dash}{fix}{other}") from None
+
+
+def _to_json(setup: ClientSetup) -> dict[str, Any]:
+    values: dict[str, Any] = msgspec.to_builtins(setup, enc_hook=str)
+    return {**values.pop("place"), **values}
+
+
+def _from_json(values: dict[str, Any]) -> ClientSetup:
+    values = {**values, "place": {name: values[name] for name in ("client", "file", "path", "project", "name")}}
+    return msgspec.convert(values, ClientSetup, dec_hook=lambda _, value: Path(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupContext:
+    """What client setup works with.
+
+    `command` starts riglm, `directory` holds its configurations, `env` goes into every client's entry, `environment` is
+    the one that riglm was started in.
+
+    `read_servers` returns the servers in a version of a configuration of riglm. `add_servers` returns a configuration
+    with servers added; a new one begins with the comment lines, in shadow mode. `load_server` returns a server's
+    settings, which is started in the directory, or raises RiglmError with why riglm cannot use it. `find_sign_ins`
+    returns True for servers that require a sign-in and have no account, and None for those that do not respond.
+    """
+
+    clients: ClientFiles
+    journal: SetupJournal
+    read: Read
+    write: Write
+    command: tuple[str, ...]
+    directory: Path
+    env: Mapping[str, str]
+    environment: Mapping[str, str]
+    read_servers: Callable[[Path, bytes | None], Definitions]
+    add_servers: Callable[[bytes | None, Definitions, str], bytes]
+    load_server: "Callable[[str, Mapping[str, Any], Path | None], ServerSettings]"
+    find_sign_ins: "Callable[[Mapping[str, ServerSettings]], Mapping[str, bool | None]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +191,12 @@ def plan_undo(context: SetupContext, clients: Collection[str], project: Path | N
     return tuple(_plan_file(context, file, found) for file, found in by_file.items())
 
 
-def undo_each(context: SetupContext, plans: Iterable[UndoPlan]) -> tuple[UndoPlan, ...]:
-    """Undo each of these independently; return the plans, with a fault for each that failed."""
+def carry_out(change: Callable[[Plan], None], plans: Iterable[Plan]) -> tuple[Plan, ...]:
+    """Make each of these changes independently; return the plans, with a fault for each that failed."""
     tried = []
     for plan in plans:
         try:
-            undo(context, plan)
+            change(plan)
             tried.append(plan)
         except RiglmError as error:
             tried.append(replace(plan, fault=str(error)))
@@ -53,7 +215,7 @@ def undo(context: SetupContext, plan: UndoPlan) -> None:
 
 
 def _plan_file(context: SetupContext, file: Path, setups: Sequence[ClientSetup]) -> UndoPlan:
-    plan = UndoPlan(client=setups[0].client, file=file, installations=tuple(setups))
+    plan = UndoPlan(place=setups[0].place, installations=tuple(setups))
     try:
         now = content = context.read(file)
         is_missing = now is None and not file.parent.is_dir()

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from riglm.adapters.clients.transcripts import SOURCES, codex, reading
-from riglm.adapters.clients.transcripts.claude_code import CLAUDE_CODE
 from riglm.adapters.clients.transcripts.codex import CLINE, CODEX
-from riglm.adapters.clients.transcripts.copilot import COPILOT
-from riglm.adapters.clients.transcripts.gemini import GEMINI, QWEN
-from riglm.adapters.clients.transcripts.opencode import OPENCODE
+from riglm.adapters.clients.transcripts.readers import CLAUDE_CODE, COPILOT, GEMINI, OPENCODE, QWEN
 from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
 from riglm.domain.transcripts import CallOutcome, TranscriptCall, UnreadableLine, UserMessage
 

@@ -2,11 +2,8 @@
 
 from typing import Final
 
-from riglm.adapters.clients.transcripts.claude_code import CLAUDE_CODE
 from riglm.adapters.clients.transcripts.codex import CLINE, CODEX
-from riglm.adapters.clients.transcripts.copilot import COPILOT
-from riglm.adapters.clients.transcripts.gemini import GEMINI, QWEN
-from riglm.adapters.clients.transcripts.opencode import OPENCODE
+from riglm.adapters.clients.transcripts.readers import CLAUDE_CODE, COPILOT, GEMINI, OPENCODE, QWEN
 
 __all__ = ["SOURCES"]
 

@@ -6,7 +6,6 @@ next to them.
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +13,8 @@ import msgspec
 
 from riglm.adapters.clients.transcripts.reading import (
     MAX_LINE_LENGTH,
+    begin_call,
     decode_json,
-    encode_json,
     end_call,
     events,
     moment,
@@ -31,8 +30,8 @@ from riglm.domain.transcripts import (
     TranscriptCall,
     TranscriptEvent,
     TranscriptRequest,
-    TranscriptSource,  # fmt: skip
-    UnreadableLine,  # fmt: skip
+    TranscriptSource,
+    UnreadableLine,
 )
 
 _NOT_RUN: Final = (
@@ -121,14 +120,13 @@ class _CodexConversation:
                 self._open[id_] = (payload, at)
             case {"type": "mcp_tool_call_end", "invocation": {"server": str(server), "tool": str(tool)} as call}:
                 _, began = self._open.pop(id_, (None, at - _seconds(payload.get("duration"))))
-                given, outcome = encode_json(call.get("arguments")), _outcome(payload.get("result"))
-                return [self._call(id_, tool, server, given, began, at, outcome)]
+                call = self._call(id_, tool, call.get("arguments"), began, server=server)
+                return end_call(call, at, _outcome(payload.get("result")))
             case {"type": "function_call_output"} if id_ in self._open:
                 call, began = self._open.pop(id_)
-                given = (call.get("arguments") or "{}").encode()
-                return [
-                    self._call(id_, _qualified(call), None, given, began, at, outcome_of_output(payload.get("output")))
-                ]
+                given = msgspec.Raw((call.get("arguments") or "{}").encode())
+                begun = self._call(id_, _qualified(call), given, began)
+                return end_call(begun, at, outcome_of_output(payload.get("output")))
         return []
 
     def _requested(self, totals: list[int], at: float) -> list[TranscriptEvent]:
@@ -145,29 +143,10 @@ class _CodexConversation:
         tokens = RequestTokens(uncached=max(0, prompt - cached), cached=min(cached, prompt), written=0, output=output)
         return [TranscriptRequest(lane=lane, identity=f"{lane}/{totals}", at=at, tokens=tokens)]
 
-    def _call(
-        self,
-        call_id: str | None,
-        name: str,
-        server: str | None,
-        given: bytes,
-        began: float,
-        at: float,
-        outcome: CallOutcome,
-    ) -> TranscriptCall:
+    def _call(self, id_: str | None, name: str, given: Any, began: float, **others: Any) -> TranscriptCall:
         lane = self._lane or self._name
-        return TranscriptCall(
-            lane=lane,
-            identity=f"{self._origin or lane}/{call_id}",
-            name=name,
-            server=server,
-            arguments=given,
-            started=began,
-            ended=max(began, at),
-            outcome=outcome,
-            is_copy=began <= self._copied_until,
-            directory=self._directory,
-        )
+        others |= {"is_copy": began <= self._copied_until, "directory": self._directory}
+        return begin_call(lane, f"{self._origin or lane}/{id_}", name, given, began, **others)
 
 
 def _qualified(call: dict[str, Any]) -> str:
@@ -208,7 +187,6 @@ CODEX: Final = TranscriptSource(
 
 
 _ENDING: Final = ".messages.json"
-_CLINE_SEPARATOR: Final = "__"
 _ASKED: Final = re.compile(r"<user_input\b[^>]*>(.*?)</user_input>", re.DOTALL)
 """What the user wrote; the client adds notices and files next to it."""
 
@@ -221,16 +199,17 @@ def _read_cline(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
     if len(text) > MAX_LINE_LENGTH:
         yield UnreadableLine(line=0, reason="the file is too long")
     else:
-        yield from take_safely(0, text, partial(_session_events, file.name.removesuffix(_ENDING)))
+        yield from take_safely(0, _session_events, file.name.removesuffix(_ENDING), text)
 
 
-def _session_events(name: str, session: dict[str, Any]) -> Iterator[TranscriptEvent]:
+def _session_events(name: str, text: bytes) -> Iterator[TranscriptEvent]:
+    session = decode_json(text)
     lane = session.get("sessionId") or name
     if name != lane:
         lane = f"{lane}/{name}"
     pending: dict[str | None, TranscriptCall] = {}
     for number, message in enumerate(session["messages"], 1):
-        yield from take_safely(number, encode_json(message), partial(_message_events, lane, pending))
+        yield from take_safely(number, _message_events, lane, pending, message)
 
 
 def _message_events(
@@ -243,14 +222,9 @@ def _message_events(
         found += user_message(lane, at, _ASKED.findall(text_of(blocks)))
     for block in blocks:
         match block:
-            case {"type": "tool_use", "name": str(name)} if _CLINE_SEPARATOR in name:
-                pending[block.get("id")] = TranscriptCall(
-                    lane=lane,
-                    identity=f"{block.get('id')}/{stamp:.0f}",
-                    name=name,
-                    arguments=encode_json(block.get("input")),
-                    started=at,
-                )
+            case {"type": "tool_use", "name": str(name)} if _SEPARATOR in name:
+                identity = f"{block.get('id')}/{stamp:.0f}"
+                pending[block.get("id")] = begin_call(lane, identity, name, block.get("input"), at)
             case {"type": "tool_result"}:
                 outcome = CallOutcome.NOT_RUN if block.get("is_error") else outcome_of_output(block.get("content"))
                 found += end_call(pending.pop(block.get("tool_use_id"), None), at, outcome)
@@ -260,7 +234,7 @@ def _message_events(
 CLINE: Final = TranscriptSource(
     client="cline",
     introduces_itself="@cline/core",
-    separator=_CLINE_SEPARATOR,
+    separator=_SEPARATOR,
     pattern=f"*{_ENDING}",
     places=lambda home, _: [home / ".cline" / "data" / "sessions"],
     is_head=lambda head: head == b"{",

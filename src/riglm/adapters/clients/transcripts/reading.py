@@ -88,17 +88,17 @@ def events(
         if fault:
             yield UnreadableLine(line=number, reason=fault)
         elif any(word in text for word in words):
-            for event in take_safely(number, text, take):
+            for event in take_safely(number, lambda line: take(decode_json(line)), text):
                 if is_whole or not isinstance(event, UnreadableLine):
                     yield event
 
 
 def take_safely(
-    number: int, text: bytes, take: Callable[[dict[str, Any]], Iterable[TranscriptEvent]]
+    number: int, take: Callable[..., Iterable[TranscriptEvent]], *arguments: Any
 ) -> Iterator[TranscriptEvent]:
-    """Yield what `take` makes of a JSON object, or report that it cannot be read as the one of this number."""
+    """Yield what `take` returns for these arguments, or report that the line of this number cannot be read."""
     try:
-        yield from take(decode_json(text))
+        yield from take(*arguments)
     except _DAMAGE as error:
         yield UnreadableLine(line=number, reason=str(error))
 
@@ -120,6 +120,12 @@ def decode_json(text: bytes) -> Any:
 def encode_json(arguments: Any) -> bytes:
     """Return the arguments of a call as JSON."""
     return msgspec.json.encode({} if arguments is None else arguments)
+
+
+def begin_call(lane: str, identity: str, name: str, arguments: Any, started: float, **others: Any) -> TranscriptCall:
+    """Return a call without its end, with its arguments as JSON."""
+    given = encode_json(arguments)
+    return TranscriptCall(lane=lane, identity=identity, name=name, arguments=given, started=started, **others)
 
 
 def end_call(call: TranscriptCall | None, at: float, outcome: CallOutcome) -> list[TranscriptEvent]:

@@ -6,30 +6,46 @@ import logging
 import re
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from riglm.application.connections.bridge import BridgeLink, find_bridge, link_for
 from riglm.application.connections.single_server_modern import EraProbe
 from riglm.application.forwarding.riglm_requests import Asking
 from riglm.application.owners import server_info
+from riglm.application.setup.doctor.tool_checks import check_tools
 from riglm.domain import jsonrpc, protocol
-from riglm.domain.client_support import ClientBehavior, list_timeout_of
+from riglm.domain.client_setup import ENTRY
+from riglm.domain.client_support import ClientBehavior, list_timeout_of, support_by_key
 from riglm.domain.doctor import DoctorSection, Finding, Severity
 from riglm.domain.jsonrpc import Message
 from riglm.domain.redaction import mask_command
-from riglm.domain.schemas.section import TimeoutSettings
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import ToolCatalog, read_catalog
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES, UpstreamSpec
 from riglm.ports.upstream import NullServerMessageHandler, UpstreamPort
 
+_MAX_LINES: Final = 10
 _ERA_SECONDS: Final = 5.0
 _NO_CLIENT: Final = NullServerMessageHandler()
+
+
+@dataclass(slots=True)
+class ServerOutput:
+    """Output of a server outside of the protocol: the last lines of its standard error, and what else is on stdout.
+
+    `noise` counts the lines on stdout that were no messages. `framing` is `FRAMED_BY_HEADERS` or `FRAMED_OVER_LINES` if
+    such a line showed that.
+    """
+
+    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_LINES))
+    noise: int = 0
+    framing: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +55,7 @@ class ServerProbe:
     `failure` is the reason why there is no list, or empty. `revision` is the protocol version of the handshake, empty
     if the server does not support it; `is_modern` is True if the server supports the modern era, None if unknown.
     `seconds` is the time from the first request to the complete list. `is_starting` is True if a launcher such as `npx`
-    was still running at the timeout.
+    was still running at the timeout. `output` is that until it had listed its tools.
     """
 
     spec: UpstreamSpec
@@ -51,42 +67,45 @@ class ServerProbe:
     seconds: float = 0.0
     has_tools: bool = True
     catalog: ToolCatalog = field(default_factory=ToolCatalog)
+    output: ServerOutput = field(default_factory=ServerOutput)
 
 
 _LAUNCHERS: Final = frozenset({"npx", "pnpx", "bunx", "uvx", "pipx", "docker", "podman"})
 """Commands that download a server at its first start, which may take minutes."""
 
 
-async def probe_server(upstream: UpstreamPort, seconds: float, on_list: Callable[[], None]) -> ServerProbe:
+async def probe_server(
+    upstream: UpstreamPort, seconds: float, take_output: Callable[[str], ServerOutput]
+) -> ServerProbe:
     """Probe a server for at most `seconds`, and as long again for it to end.
 
-    `on_list` is called when its list has arrived; after that the server may be started again to check its era.
+    `take_output` returns what a server wrote. When its list has arrived it may be started again to check its era.
     """
     spec = upstream.spec
     try:
         async with asyncio.timeout(seconds):
             found = await _probe(upstream)
-        if found.failure or found.is_modern:
-            return found
-        on_list()
-        return replace(found, is_modern=await _speaks_modern(upstream))
+        if not found.failure and not found.is_modern:
+            found = replace(found, output=take_output(spec.name))
+            return replace(found, is_modern=await _speaks_modern(upstream))
     except TimeoutError:
+        found = ServerProbe(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")
         if spec.command and PurePath(spec.command[0]).stem in _LAUNCHERS:
-            return ServerProbe(spec=spec, failure=f"is still starting after {seconds:g} s", is_starting=True)
-        return ServerProbe(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")
+            found = ServerProbe(spec=spec, failure=f"is still starting after {seconds:g} s", is_starting=True)
     finally:
         await upstream.close()
+    return replace(found, output=take_output(spec.name))
 
 
 async def _probe(upstream: UpstreamPort) -> ServerProbe:
     asking, started = Asking(), time.monotonic()
     link = link_for(upstream, _NO_CLIENT)
-    answer = await asking.ask(link, "initialize", _handshake())
-    if answer.error:
-        bridge = await _bridge(upstream, answer)
-        if bridge is not None:
-            link = bridge
-            answer = await asking.ask(link, "initialize", _handshake())
+    version = protocol.HANDSHAKE_VERSIONS[-1]
+    params = jsonrpc.encode({"protocolVersion": version, "capabilities": {}, "clientInfo": server_info()})
+    answer = await asking.ask(link, "initialize", params)
+    if answer.error and (bridge := await _bridge(upstream, answer)) is not None:
+        link = bridge
+        answer = await asking.ask(link, "initialize", params)
     if not answer.result:
         return ServerProbe(spec=upstream.spec, failure=_words(answer))
     greeting = jsonrpc.members(answer.result)
@@ -100,10 +119,10 @@ async def _probe(upstream: UpstreamPort) -> ServerProbe:
         catalog = read_catalog(b'{"tools":[%b]}' % b",".join(map(bytes, entries)))
     took = time.monotonic() - started
     await link.close()
-    is_bridged = isinstance(link, BridgeLink)
+    is_bridged, info = isinstance(link, BridgeLink), jsonrpc.members(greeting.get("serverInfo", b"{}"))
     return ServerProbe(
         spec=upstream.spec,
-        server=_server(greeting),
+        server=" ".join(filter(None, (jsonrpc.text(info.get("name")), jsonrpc.text(info.get("version"))))),
         revision="" if is_bridged else jsonrpc.text(greeting.get("protocolVersion")) or "",
         is_modern=True if is_bridged else None,
         seconds=took,
@@ -128,17 +147,6 @@ async def _speaks_modern(upstream: UpstreamPort) -> bool | None:
     with contextlib.suppress(TimeoutError):
         return await asyncio.wait_for(found, _ERA_SECONDS)
     return None
-
-
-def _handshake() -> bytes:
-    version = protocol.HANDSHAKE_VERSIONS[-1]
-    return jsonrpc.encode({"protocolVersion": version, "capabilities": {}, "clientInfo": server_info()})
-
-
-def _server(greeting: "dict[str, jsonrpc.Raw]") -> str:
-    info = jsonrpc.members(greeting.get("serverInfo", b"{}"))
-    name_and_version = (jsonrpc.text(info.get("name")), jsonrpc.text(info.get("version")))
-    return " ".join(word for word in name_and_version if word)
 
 
 def _words(answer: Message) -> str:
@@ -266,23 +274,9 @@ def diagnose(server: ConfiguredServer, reason: str, stderr: Sequence[str]) -> tu
 
 
 _BATCH_SIZE: Final = 16
-_MAX_LINES: Final = 10
 _LOGGER: Final = "riglm"
 _NOISE: Final = "skipped a line that is no message"
 _finding: Final = partial(Finding, DoctorSection.SERVERS)
-
-
-@dataclass(slots=True)
-class ServerOutput:
-    """Output of a server outside of the protocol: the last lines of its standard error, and what else is on stdout.
-
-    `noise` counts the lines on stdout that were no messages. `framing` is `FRAMED_BY_HEADERS` or `FRAMED_OVER_LINES` if
-    such a line showed that.
-    """
-
-    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_MAX_LINES))
-    noise: int = 0
-    framing: str = ""
 
 
 class ServerOutputLog(logging.Handler):
@@ -324,13 +318,6 @@ class ServerOutputLog(logging.Handler):
         return self._outputs.pop(server, None) or ServerOutput()
 
 
-class ProbeResult(NamedTuple):
-    """The result of a probe, and the server's output until it had listed its tools."""
-
-    probe: ServerProbe
-    output: ServerOutput
-
-
 class ServerProber:
     """Probes servers concurrently; a server that is in several configurations is probed once.
 
@@ -343,9 +330,9 @@ class ServerProber:
         self._seconds = seconds
         self._capacity = asyncio.Semaphore(_BATCH_SIZE)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._probes: list[tuple[UpstreamSpec, asyncio.Task[ProbeResult]]] = []
+        self._probes: list[tuple[UpstreamSpec, asyncio.Task[ServerProbe]]] = []
 
-    async def probe(self, upstream: UpstreamPort) -> ProbeResult:
+    async def probe(self, upstream: UpstreamPort) -> ServerProbe:
         """Return the result of a probe; the first caller keeps it open until then."""
         spec = upstream.spec
         nameless = replace(spec, name="")
@@ -353,16 +340,12 @@ class ServerProber:
         if task is None:
             task = asyncio.get_running_loop().create_task(self._probe(upstream))
             self._probes.append((nameless, task))
-        found = await asyncio.shield(task)
-        return found._replace(probe=replace(found.probe, spec=spec))
+        return replace(await asyncio.shield(task), spec=spec)
 
-    async def _probe(self, upstream: UpstreamPort) -> ProbeResult:
-        name = upstream.spec.name
-        async with self._turns[name], self._capacity:
-            self._log.take(name)
-            first: list[ServerOutput] = []
-            found = await probe_server(upstream, self._seconds, lambda: first.append(self._log.take(name)))
-            return ProbeResult(found, first[0] if first else self._log.take(name))
+    async def _probe(self, upstream: UpstreamPort) -> ServerProbe:
+        async with self._turns[upstream.spec.name], self._capacity:
+            self._log.take(upstream.spec.name)
+            return await probe_server(upstream, self._seconds, self._log.take)
 
 
 OpenUpstreams = Callable[[], AbstractAsyncContextManager[Sequence[UpstreamPort]]]
@@ -371,27 +354,27 @@ OpenUpstreams = Callable[[], AbstractAsyncContextManager[Sequence[UpstreamPort]]
 async def check_servers(
     open_upstreams: OpenUpstreams,
     prober: ServerProber,
-    check_catalogs: Callable[[Mapping[str, ToolCatalog]], Iterator[Finding]],
-    *,
-    timeouts: TimeoutSettings,
-    keys: Mapping[str, str],
-    client: ClientBehavior | None = None,
+    settings: Settings,
+    find_schema_fault: Callable[[Any], str | None],
+    client: str = "",
+    entry: str = ENTRY,
 ) -> list[Finding]:
-    """Probe all servers at once; `check_catalogs` reports on the tools of those that list them.
+    """Probe all servers at once, and check the tools of those that list them.
 
-    `keys` are those under which the servers are configured, by name. `client` is the one that these servers are for, if
-    it is known.
+    `find_schema_fault`, `client` and `entry` are those of `check_tools`.
     """
     async with open_upstreams() as upstreams:
-        results = await asyncio.gather(*map(prober.probe, upstreams))
-    slowest = max((each.probe.seconds for each in results), default=0.0)
-    list_timeout = list_timeout_of(client, timeouts.grace, timeouts.list)
+        probes = await asyncio.gather(*map(prober.probe, upstreams))
+    slowest = max((probe.seconds for probe in probes), default=0.0)
+    known = support_by_key(client)
+    list_timeout = list_timeout_of(known, settings.timeouts.grace, settings.timeouts.list)
     findings: list[Finding] = []
-    for probe, output in results:
-        findings += _check_probe(probe, output, keys[probe.spec.name])
-        if not probe.failure and probe.seconds > list_timeout and len(keys) > 1:
-            findings.append(_slow(probe, list_timeout, slowest, client))
-    return [*findings, *check_catalogs({each.spec.name: each.catalog for each, _ in results if not each.failure})]
+    for probe in probes:
+        findings += _check_probe(probe, "upstream" if settings.upstream else f"mcpServers.{probe.spec.name}")
+        if not probe.failure and probe.seconds > list_timeout and len(settings.upstream_specs()) > 1:
+            findings.append(_slow(probe, list_timeout, slowest, known))
+    catalogs = {probe.spec.name: probe.catalog for probe in probes if not probe.failure}
+    return [*findings, *check_tools(catalogs, find_schema_fault, settings, client=client, entry=entry)]
 
 
 _POINTERS: Final = re.compile(r"; riglm's log has (its last words|its standard error with `logging\.level: debug`)")
@@ -404,8 +387,8 @@ _ONE_LINE_EACH: Final = (
 )
 
 
-def _check_probe(probe: ServerProbe, output: ServerOutput, key: str) -> Iterator[Finding]:
-    name = probe.spec.name
+def _check_probe(probe: ServerProbe, key: str) -> Iterator[Finding]:
+    name, output = probe.spec.name, probe.output
     if probe.is_starting:
         what = f"{probe.failure}; its first start may download packages"
         yield _finding(Severity.NOTE, name, what, "run `riglm doctor` again later, or with --deadline 300")

@@ -73,13 +73,15 @@ def check_client_files(
     if that is none. `enforced` are the configurations in enforce mode, None the one of a riglm that is given none.
     """
     for entry in entries:
-        setup = next((each for each in setups if str(each.configuration) in entry.command), None)
-        found = _check_entry(entry, setup, setups, version_of, version)
-        if found.severity is Severity.OK and entry.may_defer and _configuration(entry.command) in enforced:
-            what = f"{found.what}, and may keep riglm's short list from the model until that searches for tools"
-            fix = "riglm enforce" if setup else "docs/how-to/clients.md names the setting that loads them at once"
-            found = _client_finding(Severity.WARNING, found.place, what, fix)
-        yield found
+        severity, what, fix = Severity.WARNING, entry.fault, "correct the file"
+        if not entry.fault:
+            severity, what, fix = _check_entry(entry, setups, version_of, version)
+        if severity is Severity.OK and entry.may_defer and _configuration(entry.command) in enforced:
+            severity = Severity.WARNING
+            what += ", and may keep riglm's short list from the model until that searches for tools"
+            by_hand = "docs/how-to/clients.md names the setting that loads them at once"
+            fix = "riglm enforce" if _setup_of(entry, setups) else by_hand
+        yield _client_finding(severity, f"{entry.client} {entry.file}", what, fix)
     there = {each.file for each in entries if not each.fault}
     changed = [each for each in setups if each.file not in there]
     for each in changed:
@@ -92,42 +94,32 @@ def check_client_files(
 
 def _check_entry(
     entry: RiglmServerEntry,
-    setup: ClientSetup | None,
     setups: Sequence[ClientSetup],
     version_of: Callable[[Sequence[str]], str | None],
     version: str,
-) -> Finding:
-    place = f"{entry.client} {entry.file}"
-    if entry.fault:
-        return _client_finding(Severity.WARNING, place, entry.fault, "correct the file")
+) -> tuple[Severity, str, str]:
+    """Return how an entry of a client is: the severity, what was found and the fix."""
     if not entry.command:
-        return _client_finding(Severity.OK, place, f"reaches riglm at {mask_address(entry.url)}")
-    program, configuration = entry.command[0], _configuration(entry.command)
+        return Severity.OK, f"reaches riglm at {mask_address(entry.url)}", ""
+    setup, program, configuration = _setup_of(entry, setups), entry.command[0], _configuration(entry.command)
     fix = f"riglm init{_options(setup)}" if setup else _BY_HAND
     if shutil.which(program) is None:
-        return _client_finding(Severity.ERROR, place, f"it starts {program}, which is not there", fix)
+        return Severity.ERROR, f"it starts {program}, which is not there", fix
     if configuration is not None and not configuration.is_file():
-        what = f"it starts riglm with {configuration}, which is not there"
-        return _client_finding(Severity.ERROR, place, what, _set_up_again(setup, setups) if setup else _BY_HAND)
-    return _check_version(entry, place, fix, version_of, version)
-
-
-def _check_version(
-    entry: RiglmServerEntry, place: str, fix: str, version_of: Callable[[Sequence[str]], str | None], version: str
-) -> Finding:
-    program = entry.command[0]
-    if RUNNERS.fullmatch(Path(program).name) and "-m" not in entry.command:
-        return _client_finding(
-            Severity.OK, place, f"starts riglm by {program}"
-        )  # uvx might download it to ask for a version
-    release = version_of(entry.command)
+        fix = _set_up_again(setup, setups) if setup else _BY_HAND
+        return Severity.ERROR, f"it starts riglm with {configuration}, which is not there", fix
+    is_runner = RUNNERS.fullmatch(Path(program).name) is not None and "-m" not in entry.command
+    release = None if is_runner else version_of(entry.command)  # uvx might download it to ask for a version
+    if is_runner or release == version:
+        return Severity.OK, f"starts riglm by {program}" if is_runner else f"starts riglm {release} at {program}", ""
     if release is None:
         what = f"it starts {program}, which does not identify itself as riglm"
-        return _client_finding(Severity.ERROR, place, what, f"see what `{program} --version` says; {fix}")
-    if release != version:
-        what = f"it starts riglm {release} at {program}, and this one is {version}"
-        return _client_finding(Severity.WARNING, place, what, fix)
-    return _client_finding(Severity.OK, place, f"starts riglm {release} at {program}")
+        return Severity.ERROR, what, f"see what `{program} --version` says; {fix}"
+    return Severity.WARNING, f"it starts riglm {release} at {program}, and this one is {version}", fix
+
+
+def _setup_of(entry: RiglmServerEntry, setups: Sequence[ClientSetup]) -> ClientSetup | None:
+    return next((each for each in setups if str(each.configuration) in entry.command), None)
 
 
 def _set_up_again(setup: ClientSetup, setups: Sequence[ClientSetup]) -> str:

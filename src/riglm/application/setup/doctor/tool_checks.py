@@ -10,10 +10,11 @@ from riglm.domain.client_setup import ENTRY
 from riglm.domain.client_support import CLIENTS
 from riglm.domain.definition_scan import OtherTools, scan_definition
 from riglm.domain.doctor import DoctorSection, Finding, Severity
-from riglm.domain.naming import NamePatterns, Naming, public_names
+from riglm.domain.naming import NamePatterns, public_names
 from riglm.domain.policy import Policy, ToolVisibility
 from riglm.domain.providers import Provider, providers_of
 from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.tool import Tool, ToolCatalog, estimated_tokens
 from riglm.domain.tool_pin import OnChange
 
@@ -41,29 +42,28 @@ class ListedTool:
 def check_tools(
     catalogs: Mapping[str, ToolCatalog],
     find_schema_fault: Callable[[Any], str | None],
+    settings: Settings,
     *,
-    naming: Naming,
-    filtering: FilteringSettings,
     client: str = "",
     entry: str = ENTRY,
-    is_alone: bool = False,
 ) -> Iterator[Finding]:
     """Report on the tools of all servers that could be probed, by the server's name.
 
     `find_schema_fault` returns why something is no JSON Schema. `client` is the only one that sees the tools, as `riglm
     init` calls it; empty when it may be any. `entry` is riglm's name in the client's configuration: some clients use it
-    as a prefix of tool names. `is_alone` is True if there is only one server, whose names are forwarded unchanged.
+    as a prefix of tool names.
     """
+    filtering = settings.filtering
     for server, catalog in catalogs.items():
         twice = sorted(name for name, count in Counter(catalog.names).items() if count > 1)
         if twice:
             what = f"{server} lists {_some(twice)} more than once; the first one counts"
             yield _finding(Severity.WARNING, "names", what, "ask the server's authors to correct it")
     owned = {server: tuple(dict.fromkeys(catalog.names)) for server, catalog in catalogs.items()}
-    if is_alone:
+    if settings.lone_server:  # its names are forwarded unchanged
         public = {name: (server, name) for server, names in owned.items() for name in names}
     else:
-        public, collisions = public_names(naming, owned)
+        public, collisions = public_names(settings.naming, owned)
         yield from _check_collisions(owned, collisions)
     policy = Policy(
         allowed=NamePatterns(filtering.allowlist) if filtering.allowlist else None,

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
-from riglm.application.setup.transcripts.recording import ImportedCall, TranscriptSession, is_imported, stable_id
+from riglm.application.setup.transcripts.recording import TranscriptSession, is_imported, stable_id
 from riglm.application.tool_lists.list_writer import CALL_TOOL, NAMES
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.naming import SEPARATOR, Naming, prefixed
 from riglm.domain.transcripts import (
     Advance,
@@ -49,10 +50,6 @@ class ProxyInstance:
     naming: Naming = "prefix"
     entries: frozenset[str] = frozenset({"riglm"})
     before: Mapping[str, str] = field(default_factory=dict)
-
-    def now(self, name: str) -> str:
-        """What a server is called now that a client knew by a name."""
-        return self.before.get(name, name)
 
 
 class ToolNames:
@@ -90,26 +87,22 @@ class ToolNames:
 
     def behind(self, tool: str) -> ResolvedTool:
         """A tool by the name that a riglm lists it under."""
-        for front in self._fronts:
-            _, upstream = self._split(front, tool)
-            if upstream:
-                return ResolvedTool(self._as_listed(tool), upstream, behind_riglm=True)
-        return ResolvedTool(self._as_listed(tool), "", behind_riglm=True)
+        upstream = next(filter(None, (self._server(front, tool) for front in self._fronts)), "")
+        return ResolvedTool(self._as_listed(tool), upstream, behind_riglm=True)
 
     def _behind(self, front: ProxyInstance, name: str, server: str | None, separator: str) -> ResolvedTool | None:
         for _, tool in _readings(front.entries, name, server, separator):
-            _, upstream = self._split(front, tool)
-            return ResolvedTool(self._as_listed(tool), upstream, behind_riglm=True)
+            return ResolvedTool(self._as_listed(tool), self._server(front, tool), behind_riglm=True)
         for owner, tool in _readings({*front.servers, *front.before}, name, server, separator):
-            now = front.now(owner)
+            now = front.before.get(owner, owner)
             return ResolvedTool(self._public(front, now, tool), now)
         return None
 
-    def _split(self, front: ProxyInstance, tool: str) -> tuple[str, str]:
-        """The server's own name of a tool behind riglm, and the server."""
+    def _server(self, front: ProxyInstance, tool: str) -> str:
+        """Return the server of a tool behind riglm, empty if unknown."""
         if len(front.servers) == 1:
-            return tool, front.servers[0]
-        return next(((rest, owner) for owner, rest in _readings(front.servers, tool, None, SEPARATOR)), (tool, ""))
+            return front.servers[0]
+        return next((owner for owner, _ in _readings(front.servers, tool, None, SEPARATOR)), "")
 
     def _public(self, front: ProxyInstance, owner: str, tool: str) -> str:
         if len(front.servers) == 1:
@@ -268,7 +261,7 @@ class Collector:
                 if reason:
                     summary.calls[reason] += 1
             case UserMessage() if event.at <= self._context.until:
-                self._session(source, event.lane, event.at, event.at).hear(event.text)
+                self._session(source, event.lane, event.at, event.at).add_context(event.text)
             case TranscriptRequest() if event.at <= self._context.until:
                 self._session(source, event.lane, event.at, event.at).add_request(event)
             case UnreadableLine():
@@ -288,11 +281,11 @@ class Collector:
 
     def _take_call(self, call: TranscriptCall, source: TranscriptSource, summary: ImportSummary) -> str:
         """Take a call if it is new; return the reason under which it counts, empty if that is its server."""
-        identity = (source.client, call.identity)
+        context, identity = self._context, (source.client, call.identity)
         if call.is_copy or identity in self._seen:
             return "copied"
         self._seen.add(identity)
-        if max(call.started, call.ended) > self._context.until:
+        if max(call.started, call.ended) > context.until:
             return "future"
         session = self._session(source, call.lane, call.started, call.ended)
         session.calls += 1
@@ -304,14 +297,27 @@ class Collector:
         if tool.behind_riglm and tool.tool in _OWN:
             return "meta_tools"
         if session.known is None:
-            session.known = self._context.known(session.id)
-        id_ = stable_id(self._context.hasher, "call", *identity, tool.tool)  # by another name it is learned once more
+            session.known = context.known(session.id)
+        id_ = stable_id(context.hasher, "call", *identity, tool.tool)  # by another name it is learned once more
         reason = "known" if id_ in session.known else self._obstacle(call, tool, source.separator)
         if reason:
             return reason
         summary.tools.add(tool.tool)
         summary.servers.add(tool.upstream)
-        session.steps.append(self._step(id_, call, tool, session))
+        invocation = ToolInvocation(
+            id=id_,
+            session_id=session.id,
+            tool=tool.tool,
+            upstream=tool.upstream,
+            timestamp=call.started,
+            duration_ms=(call.ended - call.started) * 1e3,
+            success=call.outcome is not CallOutcome.FAILED,
+            sequence_number=session.calls,
+            arguments_hash=context.hasher.arguments(call.arguments) if context.hashes_arguments else "",
+            error_kind=ErrorKind.TOOL if call.outcome is CallOutcome.FAILED else None,
+            found=DiscoveryMethod.LISTED,
+        )
+        session.steps.append((invocation, session.current_contexts))
         return "new"
 
     def _find_tool(self, call: TranscriptCall, source: TranscriptSource) -> ResolvedTool | None:
@@ -335,17 +341,3 @@ class Collector:
         bare = call.name if call.server is not None else call.name.partition(separator)[2]
         names = [tool.tool, bare] if bare else [tool.tool]  # with a single server riglm used no prefix
         return "recorded_live" if context.live.take(names, call.started, call.ended) else ""
-
-    def _step(self, id_: UUID, call: TranscriptCall, tool: ResolvedTool, session: TranscriptSession) -> ImportedCall:
-        context = self._context
-        return ImportedCall(
-            id=id_,
-            tool=tool.tool,
-            upstream=tool.upstream,
-            arguments_hash=context.hasher.arguments(call.arguments) if context.hashes_arguments else "",
-            started=call.started,
-            seconds=call.ended - call.started,
-            failed=call.outcome is CallOutcome.FAILED,
-            number=session.calls,
-            asked=session.asked,
-        )

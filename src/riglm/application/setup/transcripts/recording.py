@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 from uuid import UUID
 
 from riglm.application.prediction.prediction_state import PairLearner
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
+from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.learning import SIGNALS, LearnedPair
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
@@ -26,32 +27,15 @@ MIN_WORDS: Final = 3
 """A message with fewer words that count, such as "go on", continues the previous context."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportedCall:
-    """A call to record; `asked` are the indexes of the contexts that it was made in.
-
-    `number` counts the calls of the conversation from 1. Times are in seconds since the epoch.
-    """
-
-    id: UUID
-    tool: str
-    upstream: str
-    arguments_hash: str
-    started: float
-    seconds: float
-    failed: bool
-    number: int
-    asked: tuple[int, ...]
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class TranscriptSession:
     """One conversation, up to the point that has been read.
 
     `source` is the client as riglm's commands name it, `client` as it names itself. `directory` is where the client was
     started, empty if that is unknown. `known` are the ids of its calls that are already stored, None before the lookup.
-    `forgotten` counts calls that the store would reject because their principal was erased. `usage_id` is the id of the
-    token usage of its `requests`.
+    `steps` are the calls to record, each with the indexes of the `contexts` that it was made in. `forgotten` counts
+    calls that the store would reject because their principal was erased. `usage_id` is the id of the token usage of its
+    `requests`.
     """
 
     id: UUID
@@ -64,7 +48,7 @@ class TranscriptSession:
     calls: int = 0
     forgotten: int = 0
     contexts: list[str] = field(default_factory=list)
-    steps: list[ImportedCall] = field(default_factory=list)
+    steps: list[tuple[ToolInvocation, tuple[int, ...]]] = field(default_factory=list)
     requests: dict[str, TranscriptRequest] = field(default_factory=dict)
     usage_id: UUID | None = None
 
@@ -88,15 +72,15 @@ class TranscriptSession:
             calls=self.calls,
         )
 
-    def hear(self, text: str) -> None:
-        """Something was asked for, if it has words enough."""
+    def add_context(self, text: str) -> None:
+        """Add what was asked for, if it has words enough."""
         said = text[:MAX_CONTEXT_LENGTH]
         if len(words(said)) >= MIN_WORDS:
             self.contexts.append(said)
 
     @property
-    def asked(self) -> tuple[int, ...]:
-        """The contexts that count now: what it began with, and what was asked last."""
+    def current_contexts(self) -> tuple[int, ...]:
+        """The indexes of the contexts that count now: what it began with, and what was asked last."""
         last = len(self.contexts) - 1
         return () if last < 0 else (0,) if last == 0 else (0, last)
 
@@ -138,17 +122,11 @@ class PairTraining:
             EmbedderUnavailableError: the model does not answer.
         """
         contexts = self._embedded(conversation)
-        for step in conversation.steps:
-            for number in () if step.failed else step.asked:
-                self._learner.learn(
-                    contexts[number],
-                    step.tool,
-                    SIGNALS[DiscoveryMethod.LISTED],
-                    scope=self._scope,
-                    at=step.started,
-                    fingerprint="",  # what the tool said of itself then is not known
-                    session=session,
-                )
+        # What the tool said of itself then is not known: it has no fingerprint.
+        learn = partial(self._learner.learn, scope=self._scope, fingerprint="", session=session)
+        for call, asked in conversation.steps:
+            for number in asked if call.success else ():
+                learn(contexts[number], call.tool, SIGNALS[DiscoveryMethod.LISTED], at=call.timestamp)
         learned, self._learned = self._learned, []
         return learned
 
@@ -156,7 +134,7 @@ class PairTraining:
         self._learned.append(record)
 
     def _embedded(self, conversation: TranscriptSession) -> dict[int, Context]:
-        numbers = sorted({number for step in conversation.steps for number in step.asked})
+        numbers = sorted({number for _, asked in conversation.steps for number in asked})
         found: dict[int, Context] = {}
         for start in range(0, len(numbers), BATCH):
             some = numbers[start : start + BATCH]
@@ -166,11 +144,6 @@ class PairTraining:
         return found
 
 
-def pairs_taught(conversation: TranscriptSession) -> int:
-    """How many pairs a conversation teaches at most."""
-    return len({(number, step.tool) for step in conversation.steps if not step.failed for number in step.asked})
-
-
 def latest_that_fit(conversations: Sequence[TranscriptSession], most_pairs: int) -> set[int]:
     """Return the indexes of the latest conversations that train at most `pairs` pairs; older pairs would be removed."""
     chosen: set[int] = set()
@@ -178,7 +151,8 @@ def latest_that_fit(conversations: Sequence[TranscriptSession], most_pairs: int)
         if most_pairs <= 0:
             break
         chosen.add(place)
-        most_pairs -= pairs_taught(conversations[place])
+        steps = conversations[place].steps
+        most_pairs -= len({(number, call.tool) for call, asked in steps if call.success for number in asked})
     return chosen
 
 
@@ -229,13 +203,18 @@ def record_sessions(
     def records_of(session: TranscriptSession, *, is_example: bool) -> list[Record]:
         nonlocal fault
         project = find_project(session.directory)
-        recorded = _session(
-            session,
+        recorded = Session(
+            id=session.id,
+            started_at=session.started_at,
+            ended_at=session.ended_at if session.ended_at < open_since else None,
+            era=ProtocolEra.HANDSHAKE,
+            transport=Transport.STDIO,
+            method=IdentificationMethod.TRANSCRIPT,
+            client=ClientInfo(name=session.client),
             client_id=hasher.client_id(session.client, principal),
             principal=principal,
             project=hasher.project(project) if project else "",
-            profile=profile,
-            is_over=session.ended_at < open_since,
+            metadata={"source": "transcript", PROFILE: profile},
         )
         learned: list[Record] = []
         if is_example and not fault:
@@ -244,7 +223,7 @@ def record_sessions(
             except EmbedderUnavailableError as error:
                 fault = str(error)
                 _log.warning("contexts are not learned: %s", error)
-        return [recorded, *_invocations(session), *learned]
+        return [recorded, *(call for call, _ in session.steps), *learned]
 
     ordered = sorted(sessions, key=lambda each: (each.started_at, each.id))
     examples = latest_that_fit(ordered, most_pairs)
@@ -266,41 +245,4 @@ def _store_records(store: AnalyticsPort, records: Sequence[Record], sessions: Se
     store.record_many(records)
     for session in sessions:
         there = {call.id for call in store.list_invocations(session.id)}
-        session.forgotten = sum(step.id not in there for step in session.steps)
-
-
-def _session(
-    session: TranscriptSession, *, client_id: str, principal: str, project: str, profile: str, is_over: bool
-) -> Session:
-    return Session(
-        id=session.id,
-        started_at=session.started_at,
-        ended_at=session.ended_at if is_over else None,
-        era=ProtocolEra.HANDSHAKE,
-        transport=Transport.STDIO,
-        method=IdentificationMethod.TRANSCRIPT,
-        client=ClientInfo(name=session.client),
-        client_id=client_id,
-        principal=principal,
-        project=project,
-        metadata={"source": "transcript", PROFILE: profile},
-    )
-
-
-def _invocations(session: TranscriptSession) -> list[Record]:
-    return [
-        ToolInvocation(
-            id=step.id,
-            session_id=session.id,
-            tool=step.tool,
-            upstream=step.upstream,
-            timestamp=step.started,
-            duration_ms=step.seconds * 1e3,
-            success=not step.failed,
-            sequence_number=step.number,
-            arguments_hash=step.arguments_hash,
-            error_kind=ErrorKind.TOOL if step.failed else None,
-            found=DiscoveryMethod.LISTED,
-        )
-        for step in session.steps
-    ]
+        session.forgotten = sum(call.id not in there for call, _ in session.steps)

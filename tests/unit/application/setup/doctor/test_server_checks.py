@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from riglm.adapters.doctor import find_schema_fault
 from riglm.application.setup.doctor.server_checks import (
     ConfiguredServer,
-    ProbeResult,
     ServerOutput,
     ServerProbe,
     ServerProber,
@@ -16,9 +16,8 @@ from riglm.application.setup.doctor.server_checks import (
     probe_server,
 )
 from riglm.domain import jsonrpc
-from riglm.domain.client_support import support_by_key
 from riglm.domain.doctor import Finding, Severity
-from riglm.domain.schemas.section import TimeoutSettings
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES, UpstreamSpec
 from tests.unit.application.fakes import Server, asks, opened, tools
 
@@ -30,9 +29,9 @@ class Told(ServerProber):
         self._took = seconds
         self._output = output
 
-    async def probe(self, upstream: Any) -> ProbeResult:
+    async def probe(self, upstream: Any) -> ServerProbe:
         spec = UpstreamSpec(name=upstream, kind="stdio", command=("true",))
-        return ProbeResult(ServerProbe(spec=spec, seconds=self._took[upstream]), self._output)
+        return ServerProbe(spec=spec, seconds=self._took[upstream], output=self._output)
 
 
 async def examined(client: str, *seconds: float, output: ServerOutput | None = None) -> Sequence[Finding]:
@@ -42,10 +41,9 @@ async def examined(client: str, *seconds: float, output: ServerOutput | None = N
     async def opened() -> Any:
         yield list(took)
 
-    keys = {name: f"mcpServers.{name}" for name in (*took, "other")}
-    known = support_by_key(client)
+    settings = Settings.model_validate({"mcpServers": {name: {"command": "true"} for name in (*took, "other")}})
     prober = Told(took, output or ServerOutput())
-    found = await check_servers(opened, prober, lambda _: iter(()), timeouts=TimeoutSettings(), keys=keys, client=known)
+    found = await check_servers(opened, prober, settings, find_schema_fault, client)
     return [each for each in found if each.severity is not Severity.OK]
 
 
@@ -151,6 +149,6 @@ async def test_a_server_that_asks_during_the_probe_is_answered_by_riglm(own, met
         asked.result(answers[own])
 
     server.answers[own] = asking
-    found = await probe_server(server, 5.0, lambda: None)
+    found = await probe_server(server, 5.0, lambda _: ServerOutput())
     assert (found.failure, found.catalog.names) == ("", ("t",))
     assert [(answer.id, jsonrpc.error_code(answer)) for answer in said] == [(b"5", code)]

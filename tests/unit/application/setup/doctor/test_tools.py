@@ -6,7 +6,7 @@ from riglm.application.setup.doctor.tool_checks import check_tools
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.doctor import Finding, Severity
 from riglm.domain.naming import Naming
-from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.tool import ToolCatalog, read_catalog
 
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
@@ -23,18 +23,9 @@ def visited(server: str, *tools: dict[str, Any]) -> tuple[str, ToolCatalog]:
 def told(
     *visits: tuple[str, ToolCatalog], naming: Naming = "prefix", client: str = "", entry: str = ENTRY, **filtering: Any
 ) -> list[Finding]:
-    rules, is_alone = FilteringSettings(**filtering), len(visits) == 1
-    return list(
-        check_tools(
-            dict(visits),
-            find_schema_fault,
-            naming=naming,
-            filtering=rules,
-            client=client,
-            entry=entry,
-            is_alone=is_alone,
-        )
-    )
+    servers = {name: {"command": "true"} for name, _ in visits}
+    settings = Settings.model_validate({"mcpServers": servers, "naming": naming, "filtering": filtering})
+    return list(check_tools(dict(visits), find_schema_fault, settings, client=client, entry=entry))
 
 
 def about(findings: list[Finding], words: str) -> Finding:

@@ -6,14 +6,14 @@ import pytest
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.setup.transcripts.collecting import LiveCallMatcher, ProxyInstance, ResolvedTool, ToolNames
-from riglm.application.setup.transcripts.recording import ImportedCall, PairTraining, TranscriptSession, stable_id
+from riglm.application.setup.transcripts.recording import PairTraining, TranscriptSession, stable_id
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.naming import prefixed
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.session import uuid7
 from riglm.ports.analytics import TrainingCall, TrainingSession
-from tests.records import a_session
+from tests.records import a_session, an_invocation
 
 SEVERAL = ProxyInstance(servers=("github", "git_hub.eu", "my-docs"))
 
@@ -92,21 +92,9 @@ def test_ids_are_the_same_at_every_reading_and_under_one_key_alone() -> None:
 # --- what the calls of a transcript teach of the contexts they were made in ---
 
 
-def make_step(tool, *, failed=False):
-    return ImportedCall(
-        id=uuid7(),
-        tool=tool,
-        upstream="server",
-        arguments_hash="",
-        started=1.0,
-        seconds=1.0,
-        failed=failed,
-        number=1,
-        asked=(0,),
-    )
-
-
 def test_a_failed_call_teaches_no_context():
+    session = a_session()
+    done, failed = an_invocation(session, "send_mail"), an_invocation(session, "delete_mail", success=False)
     pair_training = PairTraining(LearnedPairs(), HashingEmbedder(), most_pairs=10, scope="", names=str)
     conversation = TranscriptSession(
         id=uuid7(),
@@ -115,6 +103,6 @@ def test_a_failed_call_teaches_no_context():
         started_at=1.0,
         ended_at=2.0,
         contexts=["send the report to anna"],
-        steps=[make_step("send_mail"), make_step("delete_mail", failed=True)],
+        steps=[(done, (0,)), (failed, (0,))],
     )
-    assert [pair.tool for pair in pair_training.of(conversation, a_session())] == ["send_mail"]
+    assert [pair.tool for pair in pair_training.of(conversation, session)] == ["send_mail"]

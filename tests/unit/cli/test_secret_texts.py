@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from riglm.adapters.clients.secret_texts import Cover
 from riglm.adapters.configuration.moved_servers import add_servers
+from riglm.cli.setup_access import Cover
 
 SECRETS = {
     "a token": {"env": {"GITHUB_TOKEN": "ghp_abcdefghij0123456789"}},
