@@ -72,7 +72,6 @@ def table_definitions(days: int) -> Sequence[str]:
             tools_available SimpleAggregateFunction(anyLast, Nullable(UUID)), project {_MERGED_WORD},
             written_at SimpleAggregateFunction(max, DateTime) DEFAULT now()
         ) ENGINE = AggregatingMergeTree ORDER BY id {ttl["session"]}"""
-    projects = f"ALTER TABLE session ADD COLUMN IF NOT EXISTS project {_MERGED_WORD} AFTER tools_available"
     toolsets = (
         "CREATE TABLE IF NOT EXISTS toolset (id UUID, names Array(String)) ENGINE = ReplacingMergeTree ORDER BY id"
     )
@@ -80,7 +79,7 @@ def table_definitions(days: int) -> Sequence[str]:
         "CREATE TABLE IF NOT EXISTS erased (session_id UUID, at DateTime DEFAULT now())"
         " ENGINE = ReplacingMergeTree ORDER BY session_id TTL at + INTERVAL 1 YEAR"
     )
-    return calls, lists, sessions, projects, toolsets, erased
+    return calls, lists, sessions, toolsets, erased
 
 
 def expiry_change(table: str, definition: str, days: int) -> str:

@@ -4,12 +4,12 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
-from typing import Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, PoolProxiedConnection
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, Select
 
 from riglm.adapters.analytics.engine import (
     FAILURES,
@@ -30,12 +30,11 @@ from riglm.adapters.analytics.sqlite import APART, SECONDS, database_file
 from riglm.adapters.analytics.store_file import StoreFile, make
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 
-_SOUND_SECONDS: Final = 5.0
-"""Seconds for which a check counts: narrowing a batch down to one record checks the whole file once, not each time."""
-
+_SOUND_SECONDS: Final = 5.0  # for which a check counts: narrowing a batch down to one record checks the file once
 _APART_SECONDS: Final = 3600.0
 
 _log: Final = logging.getLogger("riglm.analytics")
+_Answer = TypeVar("_Answer")
 
 
 class FileReplacedError(AnalyticsUnavailableError):
@@ -73,14 +72,11 @@ class FileConnection:
 
         Raises `SchemaTooNewError` when a newer riglm wrote the database, `FileReplacedError` when it was set aside.
         """
-        with translated(self._url):
-            path = database_file(self._url)
-            if path is not None:
-                make(path)
-                self._file = StoreFile(path)
         try:
             with translated(self._url):
-                if self._file is not None:
+                if (path := database_file(self._url)) is not None:
+                    make(path)
+                    self._file = StoreFile(path)
                     self._file.look()
                 bring_up_to_date(self.engine, self._url)
         except AnalyticsUnavailableError as error:
@@ -269,20 +265,22 @@ class Database:
                 self._connected = self._connect()
             return self._connected
 
-    def _connect(self, *, is_retry: bool = False) -> FileConnection:
+    def _connect(self) -> FileConnection:
         """Connect; once more when a damaged file was set aside."""
+        with suppress(FileReplacedError):
+            return self._connect_once()
+        return self._connect_once()
+
+    def _connect_once(self) -> FileConnection:
         with translated(self._url):
             engine = make_engine(self._url, timeout=self._timeout, durable=self._durable)
         new = FileConnection(self._url, engine, is_quarantining=self._sets_aside)
         try:
             new.begin()
-        except BaseException as error:
+        except BaseException:
             new.close()
-            if is_retry or not isinstance(error, FileReplacedError):
-                raise
-        else:
-            return new
-        return self._connect(is_retry=True)
+            raise
+        return new
 
 
 class SqlStore:
@@ -291,10 +289,22 @@ class SqlStore:
     _database: Database
     _names: Callable[[str], str]
 
+    def _remove_found(
+        self, query: Select[Any], remove: Callable[[Connection, Sequence[Any]], _Answer]
+    ) -> Iterator[_Answer]:
+        """Remove what a query finds until it finds nothing, in steps: each is a short transaction, with one answer."""
+        while True:
+            with self._database.reading() as connection:
+                found = connection.execute(query).scalars().all()
+            if not found:
+                return
+            with self._database.writing() as connection:
+                answer = remove(connection, found)
+            yield answer
+
 
 _Store = TypeVar("_Store", bound=SqlStore)
 _Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
 
 
 def reads(

@@ -3,16 +3,15 @@
 The erased subject is noted first, and so is each of its sessions; from then on the writer stores nothing of them.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, exists, false, func, or_, select, update
+from sqlalchemy import Column, ColumnElement, Connection, and_, delete, exists, false, func, or_, select, update
 
 from riglm.adapters.analytics.database import SqlStore, reads
-from riglm.adapters.analytics.rows import count, delete_rows, insert_into
+from riglm.adapters.analytics.rows import count, delete_rows
 from riglm.adapters.analytics.storing import forget_teacher, learned_only_from, note
 from riglm.adapters.analytics.tables import (
     exposure,
@@ -32,7 +31,6 @@ from riglm.domain.session import parsed_uuid
 from riglm.ports.analytics import ROW_BATCH_SIZE
 
 _SESSIONS_BATCH_SIZE: Final = 50
-_HASH: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class SqlErasure(SqlStore):
@@ -62,13 +60,13 @@ class SqlErasure(SqlStore):
 
     def finish_erasures(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is left of all who were forgotten, in steps."""
-        self._hash_names()
         persons = self._unfinished(ErasureScope.CLIENT) + self._unfinished(ErasureScope.PRINCIPAL)
         if persons:
             self._outlast_writers()
         for whom in persons:
             yield from self._note_sessions(whom, at_once)
-            with self._overwriting() as connection:
+            with self._database.writing() as connection:
+                _overwrite(connection)
                 removed = self._remove_what_is_personal(connection, whom)
                 _done(connection, whom.whose, [whom.key])
             yield removed
@@ -124,20 +122,6 @@ class SqlErasure(SqlStore):
         with self._database.reading() as connection:
             return _noted(connection, whose, forgotten.c.is_done.is_(False))
 
-    def _hash_names(self) -> None:
-        """Earlier riglms noted the names of clients as they are."""
-        of_clients = forgotten.c.whose == ErasureScope.CLIENT.value
-        with self._database.reading() as connection:
-            found = connection.execute(select(forgotten).where(of_clients)).mappings().all()
-        plain = {
-            row["key"]: {**row, "key": self._names(row["key"])} for row in found if not _HASH.fullmatch(row["key"])
-        }
-        plain = {key: row for key, row in plain.items() if row["key"] != key}
-        if plain:
-            with self._overwriting() as connection:
-                connection.execute(insert_into(connection, forgotten).on_conflict_do_nothing(), list(plain.values()))
-                connection.execute(delete(forgotten).where(of_clients, forgotten.c.key.in_(list(plain))))
-
     def _note_sessions(self, whom: ErasureRequest, at_once: int) -> Iterator[RemovedCounts]:
         with self._database.reading() as connection:
             theirs = self._sessions_of(connection, whom)
@@ -168,12 +152,13 @@ class SqlErasure(SqlStore):
     def _remove_sessions(self, sessions: Sequence[ErasureRequest], at_once: int) -> Iterator[RemovedCounts]:
         keys = [each.key for each in sessions]
         ids = [id_ for id_ in map(parsed_uuid, keys) if id_ is not None]
-        for removed in self._remove_rows_of(invocation, ids, at_once):
-            yield RemovedCounts(invocations=removed)
-        for removed in self._remove_rows_of(exposure, ids, at_once):
-            yield RemovedCounts(exposures=removed)
+        for kind, table in (("invocations", invocation), ("exposures", exposure)):
+            query = select(table.c.id).where(table.c.session_id.in_(ids)).limit(at_once)
+            for removed in self._remove_found(query, partial(_overwrite_rows, table.c.id)):
+                yield RemovedCounts(**{kind: removed})
         made_for = and_(override.c.scope == OverrideScope.SESSION.value, override.c.key.in_(keys))
-        with self._overwriting() as connection:
+        with self._database.writing() as connection:
+            _overwrite(connection)
             pairs = _taught_by_no_other(connection, ids)
             learned_pairs = delete_rows(connection, learned_pair.c.id, pairs)
             lessons = or_(training_update.c.session_id.in_(ids), training_update.c.pair_id.in_(pairs))
@@ -187,24 +172,16 @@ class SqlErasure(SqlStore):
             _done(connection, ErasureScope.SESSION, keys)
         yield counts
 
-    def _remove_rows_of(self, table: Table, sessions: Sequence[UUID], at_once: int) -> Iterator[int]:
-        query = select(table.c.id).where(table.c.session_id.in_(sessions)).limit(at_once)
-        while True:
-            with self._database.reading() as connection:
-                ids = connection.execute(query).scalars().all()
-            if not ids:
-                return
-            with self._overwriting() as connection:
-                removed = delete_rows(connection, table.c.id, ids)
-            yield removed
 
-    @contextmanager
-    def _overwriting(self) -> Iterator[Connection]:
-        """A transaction to write in, in which SQLite fills with zeros what it removes, as it does not do by itself."""
-        with self._database.writing() as connection:
-            if connection.dialect.name == "sqlite":
-                connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
-            yield connection
+def _overwrite(connection: Connection) -> None:
+    """Have SQLite fill with zeros what it removes, as it does not do by itself."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("PRAGMA secure_delete=ON").close()
+
+
+def _overwrite_rows(column: Column[UUID], connection: Connection, ids: Sequence[Any]) -> int:
+    _overwrite(connection)
+    return delete_rows(connection, column, ids)
 
 
 def _noted(connection: Connection, whose: ErasureScope, chosen: ColumnElement[bool]) -> list[ErasureRequest]:

@@ -27,8 +27,7 @@ from riglm.domain.doctor import KnowledgeTotals, RecordedClient, StoreStatus
 
 _LOOKS: Final = 5
 _PAUSE_SECONDS: Final = 0.25
-_FLOCK: Final = "@hhqqi4x"
-"""The kernel's `struct flock` on 64-bit Linux: type, whence, start, length, process."""
+_FLOCK: Final = "@hhqqi4x"  # the kernel's `struct flock` on 64-bit Linux: type, whence, start, length, process
 
 
 def holder(file: Path, start: int, length: int) -> str | None:
@@ -68,11 +67,8 @@ def lasting(look: Callable[[], str | None]) -> str | None:
 
 
 _MAX_CLIENTS: Final = 20
-_EXCLUSIVE: Final = (0x40000000, 512)
-"""The bytes of a file that are locked for exclusive access, in all versions of SQLite 3."""
-
-_WRITING: Final = (120, 1)
-"""The byte of a `-shm` file that is locked by a writer."""
+_EXCLUSIVE: Final = (0x40000000, 512)  # bytes that are locked for exclusive access, in all versions of SQLite 3
+_WRITING: Final = (120, 1)  # the byte of a `-shm` file that is locked by a writer
 
 _KEEPER: Final = text(
     "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "

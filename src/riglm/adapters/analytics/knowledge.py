@@ -16,7 +16,7 @@ from riglm.adapters.analytics.database import Database, SqlStore, reads
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
 from riglm.adapters.analytics.knowledge_index import KnowledgeIndex, get_table_version
 from riglm.adapters.analytics.prediction_store import MAX_STORED_LENGTH
-from riglm.adapters.analytics.rows import DatabaseRow, count, insert_into, slices, to_bytes
+from riglm.adapters.analytics.rows import DatabaseRow, count, insert_into, rows_in, slices, to_bytes
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
 from riglm.domain.knowledge import (
     MAX_SNIPPET_LENGTH,
@@ -134,21 +134,16 @@ class SqlKnowledge(SqlStore, KnowledgePort):
     @reads
     def entities_named(self, connection: Connection, owner: str, names: Sequence[str]) -> Sequence[Entity]:
         query = select(*_without_vector(kg_entity)).where(kg_entity.c.owner == owner)
-        return [
-            _to_piece(Entity, row)
-            for some in slices([content_hash(name) for name in names])
-            for row in connection.execute(query.where(kg_entity.c.hash.in_(some)))
-        ]
+        found = rows_in(connection, query, kg_entity.c.hash, map(content_hash, names))
+        return [_to_piece(Entity, row) for row in found]
 
     @reads
     def relations_of(self, connection: Connection, owner: str, names: Sequence[str]) -> Sequence[Relation]:
         hashes = [content_hash(name) for name in names]
-        found: dict[str, Relation] = {}
-        for end in (kg_relation.c.source_hash, kg_relation.c.target_hash):
-            for some in slices(hashes):
-                query = select(kg_relation).where(kg_relation.c.owner == owner, end.in_(some))
-                found.update((row.hash, _to_relation(row)) for row in connection.execute(query))
-        return list(found.values())
+        query = select(kg_relation).where(kg_relation.c.owner == owner)
+        ends = (kg_relation.c.source_hash, kg_relation.c.target_hash)
+        found = (row for end in ends for row in rows_in(connection, query, end, hashes))
+        return list({row.hash: _to_relation(row) for row in found}.values())
 
     @reads
     def ids(self, connection: Connection, table: Table, scope: Scope) -> Sequence[UUID]:
@@ -293,8 +288,7 @@ def _rows(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> dict[
     """What answers are made of; of a text no more than a snippet is cut from, however many megabytes it has."""
     beginning = func.substr(table.c.text, 1, _TEXT_READ, type_=SafeText).label("text")
     wanted = [column for column in (table.c.id, table.c.get("origin"), table.c.created_at) if column is not None]
-    query = select(*wanted, beginning)
-    return {row.id: row for some in slices(ids) for row in connection.execute(query.where(table.c.id.in_(some)))}
+    return {row.id: row for row in rows_in(connection, select(*wanted, beginning), table.c.id, ids)}
 
 
 def _without_vector(table: SqlTable) -> list[Any]:

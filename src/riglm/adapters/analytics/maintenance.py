@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
@@ -38,18 +39,15 @@ from riglm.ports.analytics import ROW_BATCH_SIZE
 FORGOTTEN_SECONDS: Final = 366 * DAY_SECONDS
 """How long it is remembered who was forgotten: longer than any spool waits to be replayed."""
 
-_JOURNAL_PAGES: Final = 400
-"""Pages at which SQLite's journal is written back: less than the 1000 at which any other writer does it."""
+_JOURNAL_PAGES: Final = 400  # at which SQLite's journal is written back; any other writer does it at 1000
 
 _WRITE_BATCH_SIZE: Final = 250  # in one transaction, for the end of which other writers wait
 _SESSIONS_BATCH_SIZE: Final = 500
 _PAGES_BATCH_SIZE: Final = 50
 _INCREMENTAL: Final = 2
 _CLOCK: Final = "maintenance"  # its row in `knowledge_clock`
-_MAX_PAUSE_SECONDS: Final = 2 * DAY_SECONDS
-"""Maximum seconds by which a reliable clock is ahead of the known time."""
-_LESSONS: Final = (training_update, teacher)
-"""Who taught a learned pair."""
+_MAX_PAUSE_SECONDS: Final = 2 * DAY_SECONDS  # by which a reliable clock is ahead of the known time
+_LESSONS: Final = (training_update, teacher)  # who taught a learned pair
 
 _is_empty: Final = and_(
     ~exists().where(invocation.c.session_id == session.c.id), ~exists().where(exposure.c.session_id == session.c.id)
@@ -98,27 +96,31 @@ class SqlMaintenance(SqlStore):
             storing.keep_teachers(connection, sessions, self._names)
 
         ended = false() if expiry.sessions is None else and_(_ended(expiry.sessions), _is_empty)
-        for removed in self._aged(invocation.c.timestamp, expiry.invocations, at_once):
-            yield RemovedCounts(invocations=removed)
-        for removed in self._aged(exposure.c.timestamp, expiry.exposures, at_once):
-            yield RemovedCounts(exposures=removed)
-        for removed in self._aged(session.c.started_at, expiry.sessions, at_once, ended, before=keep_who_taught):
-            yield RemovedCounts(sessions=removed)
-        for removed in self._aged(learned_pair.c.updated_at, expiry.learned_pairs, at_once, before=_forget_lessons):
-            yield RemovedCounts(learned_pairs=removed)
+        remove = partial(self._remove_aged, at_once=at_once)
+        yield from remove("invocations", invocation.c.timestamp, expiry.invocations)
+        yield from remove("exposures", exposure.c.timestamp, expiry.exposures)
+        yield from remove("sessions", session.c.started_at, expiry.sessions, ended, before=keep_who_taught)
+        yield from remove("learned_pairs", learned_pair.c.updated_at, expiry.learned_pairs, before=_forget_lessons)
         yield self._remove_small_things(expiry)
-        yield from self._remove_orphaned_lessons(at_once)
-        if expiry.lists is not None:
-            yield from self._remove_lists(expiry.lists, at_once)
+        for table in _LESSONS:  # the many places that delete pairs leave the records of their training
+            is_orphaned = ~exists().where(learned_pair.c.id == table.c.pair_id)
+            query = select(table.c.pair_id).where(is_orphaned).distinct().limit(at_once)
+            for _ in self._remove_found(query, partial(_remove_lessons, table.c.pair_id, is_orphaned)):
+                yield RemovedCounts()
+        if (unused_since := expiry.lists) is not None:
+            remove_lists = partial(rows.remove_lists, before=unused_since)
+            for removed in self._remove_found(rows.unused_lists(unused_since, at_once), remove_lists):
+                yield RemovedCounts(lists=removed)
 
-    def _aged(
+    def _remove_aged(
         self,
+        kind: str,
         time: Column[float],
         limit: float | None,
-        at_once: int,
         *chosen: ColumnElement[bool],
+        at_once: int,
         before: Callable[[Connection, Sequence[Any]], None] | None = None,
-    ) -> Iterator[int]:
+    ) -> Iterator[RemovedCounts]:
         """Remove the rows that are older than `limit`, oldest first; `chosen` narrows them.
 
         `before` is called before that in the same transaction. They are looked for before the transaction, and from
@@ -140,7 +142,7 @@ class SqlMaintenance(SqlStore):
                 if before is not None:
                     before(connection, ids)
                 removed = delete_rows(connection, table.c.id, ids)
-            yield removed
+            yield RemovedCounts(**{kind: removed})
             if len(found) < at_once:
                 return
 
@@ -158,30 +160,6 @@ class SqlMaintenance(SqlStore):
             )
             connection.execute(delete(forgotten).where(forgotten.c.is_done, long_ago))
         return removed
-
-    def _remove_orphaned_lessons(self, at_once: int) -> Iterator[RemovedCounts]:
-        """Delete the training records of deleted pairs, which the many places that delete pairs leave."""
-        for table in _LESSONS:
-            is_orphaned = ~exists().where(learned_pair.c.id == table.c.pair_id)
-            query = select(table.c.pair_id).where(is_orphaned).distinct().limit(at_once)
-            while True:
-                with self._database.reading() as connection:
-                    pairs = connection.execute(query).scalars().all()
-                if not pairs:
-                    break
-                with self._database.writing() as connection:
-                    connection.execute(delete(table).where(table.c.pair_id.in_(pairs), is_orphaned))
-                yield RemovedCounts()
-
-    def _remove_lists(self, before: float, at_once: int) -> Iterator[RemovedCounts]:
-        while True:
-            with self._database.reading() as connection:
-                ids = rows.unused_lists(connection, before, at_once)
-            if not ids:
-                return
-            with self._database.writing() as connection:
-                removed = rows.remove_lists(connection, ids, before)
-            yield RemovedCounts(lists=removed)
 
     def prune_learned_pairs(self, most: int, at_once: int = ROW_BATCH_SIZE) -> Iterator[int]:
         oldest = select(learned_pair.c.id).order_by(learned_pair.c.updated_at, learned_pair.c.id)
@@ -313,6 +291,12 @@ def _nothing_kept(expiry: Expiry) -> Iterator[ColumnElement[bool]]:
 def _forget_lessons(connection: Connection, pairs: Sequence[Any]) -> None:
     for table in _LESSONS:
         delete_rows(connection, table.c.pair_id, pairs)
+
+
+def _remove_lessons(
+    column: Column[UUID], is_orphaned: ColumnElement[bool], connection: Connection, pairs: Sequence[Any]
+) -> None:
+    connection.execute(delete(column.table).where(column.in_(pairs), is_orphaned))
 
 
 def _remove_overrides_of_no_session(connection: Connection, expiry: Expiry) -> int:

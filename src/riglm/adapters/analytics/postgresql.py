@@ -1,20 +1,17 @@
-"""PostgreSQL: connections, timeouts, locks, rows packed as binary arrays, and the vectors of pgvector."""
+"""PostgreSQL: connections, timeouts, locks, and the vectors of pgvector."""
 
 import math
 import selectors
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
+import msgspec
 import psycopg
-from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Format
-from psycopg.types import TypeInfo
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 
@@ -195,21 +192,19 @@ def _leave_what_is_read_only(context: ExceptionContext) -> None:
 # query the nearest. The table follows `learned_pair` and can be rebuilt from it: it is no part of the schema that
 # migrations keep, and a database without it lacks nothing else.
 
-_VECTOR_HEAD: Final = Struct(">HH").pack  # dimensions, unused
 _MAX_DIMENSIONS: Final = 16_000  # of the type
-_BATCH_SIZE: Final = 500
+_BATCH_SIZE: Final = 100  # with an index of the user's a vector takes milliseconds, and a statement has five seconds
 
-_TYPE: Final = text(
-    "SELECT atttypid, typarray FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid"
-    " WHERE attrelid = to_regclass(:name) AND attname = 'embedding' AND NOT attisdropped"
+_HAS_TABLE: Final = text(
+    "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding' AND NOT attisdropped"
 ).bindparams(name=VECTOR_TABLE)
 _MAKE: Final = (
     f"CREATE TABLE {VECTOR_TABLE} (pair_id uuid PRIMARY KEY REFERENCES learned_pair (id) ON DELETE CASCADE,"
     " embedding vector NOT NULL)"
 )
 _PUT: Final = (
-    f"INSERT INTO {VECTOR_TABLE} SELECT pair.id, given.embedding"  # noqa: S608  # the name is ours
-    " FROM unnest(%b::uuid[], %b::vector[], %b::float8[]) AS given (id, embedding, updated_at)"
+    f"INSERT INTO {VECTOR_TABLE} SELECT pair.id, given.embedding::vector"  # noqa: S608  # the name is ours
+    " FROM unnest(%s::uuid[], %s::text[], %s::float8[]) AS given (id, embedding, updated_at)"
     " JOIN learned_pair AS pair ON pair.id = given.id AND pair.updated_at = given.updated_at"
     " ON CONFLICT (pair_id) DO UPDATE SET embedding = excluded.embedding"
 )
@@ -220,7 +215,7 @@ LearnedVector = tuple[UUID, "Vector", float]
 
 def prepare_vectors(connection: Connection) -> None:
     """Make the table if it is missing and the server has the extension, or may be given it, and fill it."""
-    if _type_of_vectors(connection) is not None or not _can_be_kept(connection):
+    if _has_table(connection) or not _can_be_kept(connection):
         return
     connection.exec_driver_sql(f"DROP TABLE IF EXISTS {VECTOR_TABLE}")  # what is left when the extension was dropped
     connection.exec_driver_sql(_MAKE)
@@ -234,40 +229,16 @@ def keep_vectors(connection: Connection, learned: Iterable[LearnedVector]) -> No
 
     Nothing is done where there is no pgvector.
     """
-    numbers = _type_of_vectors(connection)
-    if numbers is None:
-        return
-    wire = _wire_form(connection, *numbers)
-    fitting = ((id_, wire(vector), at) for id_, vector, at in learned if 0 < len(vector) <= _MAX_DIMENSIONS)
-    while some := list(islice(fitting, _BATCH_SIZE)):
-        connection.exec_driver_sql(_PUT, tuple(map(list, zip(*some, strict=True))))
+    if _has_table(connection):
+        fitting = (each for each in learned if 0 < len(each[1]) <= _MAX_DIMENSIONS)
+        written = ((id_, msgspec.json.encode(vector.tolist()).decode(), at) for id_, vector, at in fitting)
+        while some := list(islice(written, _BATCH_SIZE)):
+            connection.exec_driver_sql(_PUT, tuple(map(list, zip(*some, strict=True))))
 
 
-def _type_of_vectors(connection: Connection) -> tuple[int, int] | None:
-    """The numbers of the type `vector` and its arrays in this database; None when it does not have the table."""
-    found = connection.execute(_TYPE).one_or_none()
-    return None if found is None else (found.atttypid, found.typarray)
-
-
-def _wire_form(connection: Connection, number: int, array_number: int) -> "Callable[[Vector], bytes]":
-    """What makes of a vector what pgvector reads in binary form: ten times as fast as text."""
-
-    class VectorParameter(bytes):
-        """Numbers in single precision, big-endian."""
-
-    class VectorDumper(Dumper):
-        """Puts their number in front."""
-
-        format = Format.BINARY
-        oid = number
-
-        def dump(self, obj: bytes) -> bytes:
-            return _VECTOR_HEAD(len(obj) // 4, 0) + obj
-
-    raw: Any = connection.connection.driver_connection
-    TypeInfo("vector", number, array_number).register(raw)
-    raw.adapters.register_dumper(VectorParameter, VectorDumper)
-    return lambda vector: VectorParameter(vector.astype(">f4").tobytes())
+def _has_table(connection: Connection) -> bool:
+    """Whether this database has the table, and the type."""
+    return connection.execute(_HAS_TABLE).first() is not None
 
 
 def _can_be_kept(connection: Connection) -> bool:

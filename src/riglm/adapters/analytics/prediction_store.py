@@ -11,10 +11,13 @@ import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
+
+import msgspec
 
 from riglm.adapters.analytics.store_file import StoreFile, connect
 from riglm.domain import rawjson
@@ -66,8 +69,7 @@ def profile_patterns(profile: str) -> list[tuple[str, bool]]:
     return patterns if profile != DEFAULT_PROFILE else [*patterns, (f'%"{PROFILE}":%', False)]
 
 
-_BUSY_TIMEOUT_SECONDS: Final = 0.25
-"""How long a statement waits for another process that writes: a list waits for it."""
+_BUSY_TIMEOUT_SECONDS: Final = 0.25  # for which a statement waits for another process that writes: a list waits for it
 
 _OVERRIDES: Final = (
     "SELECT id, kind, tool, scope, key, created_at, expires_at, reason FROM override ORDER BY created_at, id"
@@ -102,10 +104,8 @@ _CALLS: Final = """
     SELECT session_id, tool FROM invocation WHERE session_id IN ({ids}) AND success AND upstream != ?
     ORDER BY session_id, sequence_number, id
 """
-_CATALOGS: Final = """
-    SELECT fingerprint, variant, server, capabilities, instructions, tools, updated_at FROM tool_catalog
-    WHERE fingerprint IN ({fingerprints})
-"""
+_CATALOG_COLUMNS: Final = ("fingerprint", "variant", "server", "capabilities", "instructions", "tools", "updated_at")
+_CATALOGS: Final = "SELECT {columns} FROM tool_catalog WHERE fingerprint IN ({fingerprints})"
 _PINS: Final = """
     SELECT server, name, digest, definition, seen_digest, seen, resembles, pinned_at, seen_at FROM tool_pin
     WHERE {servers} ORDER BY server, name
@@ -234,15 +234,16 @@ class PredictionStatements(OverridesPort, SettingChangesPort, WarmSetsPort, Tool
     def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         if not fingerprints:
             return []
-        rows = self._find("tool_catalog", _CATALOGS.format(fingerprints=_places(fingerprints)), *fingerprints)
-        return [catalog for row in rows if (catalog := _catalog(*row)) is not None]
+        query = _CATALOGS.format(columns=", ".join(_CATALOG_COLUMNS), fingerprints=_places(fingerprints))
+        rows = self._find("tool_catalog", query, *fingerprints)
+        return [catalog for row in rows if (catalog := _catalog(row)) is not None]
 
     def list_tool_pins(self, servers: Sequence[str] | None = None) -> Sequence[ToolPin]:
         named = "1 = 1" if servers is None else f"server IN ({_places(servers)})"
         if servers is not None and not servers:
             return []
         rows = self._find("tool_pin", _PINS.format(servers=named), *map(storable, servers or ()))
-        found = [(row, pin) for row in rows if (pin := _pin(*row)) is not None]
+        found = [(row, pin) for row in rows if (pin := _pin(row)) is not None]
         _log_lost_approvals([pin for (_, _, digest, definition, *_), pin in found if _is_lost(pin, digest, definition)])
         return [pin for _, pin in found]
 
@@ -253,50 +254,26 @@ class PredictionStatements(OverridesPort, SettingChangesPort, WarmSetsPort, Tool
                 execute(_APPROVE, (*texts, storable(pin.resembles), float(pin.pinned_at), float(pin.seen_at)))
 
 
-def _catalog(
-    fingerprint: Any, variant: Any, server: Any, capabilities: Any, instructions: Any, tools: Any, updated_at: Any
-) -> StoredToolCatalog | None:
+def _catalog(row: Sequence[Any]) -> StoredToolCatalog | None:
     """Return a stored catalog; None for a damaged one, which is replaced when its server lists its tools again."""
-    entries = rawjson.plain(tools) if isinstance(tools, bytes) else None
-    is_whole = (
-        all(isinstance(each, str) for each in (fingerprint, variant, server, instructions))
-        and isinstance(capabilities, bytes)
-        and isinstance(updated_at, float)
-        and isinstance(entries, list)
-        and all(isinstance(entry, dict) for entry in entries)
-        and (not entries or any(isinstance(entry.get("name"), str) for entry in entries))
-        and (not capabilities or isinstance(rawjson.plain(capabilities), dict))
-    )
-    if not is_whole:
-        _log_damage("tool_catalog")
-        return None
-    return StoredToolCatalog(
-        fingerprint=fingerprint,
-        variant=variant,
-        server=original(server),
-        capabilities=capabilities,
-        instructions=original(instructions),
-        tools=tools,
-        updated_at=updated_at,
-    )
+    with suppress(msgspec.ValidationError):
+        values = dict(zip(_CATALOG_COLUMNS, row, strict=True))
+        found = msgspec.convert(values, StoredToolCatalog, builtin_types=(bytes,))
+        entries = msgspec.convert(rawjson.plain(found.tools), list[dict[str, Any]])
+        has_names = not entries or any(isinstance(entry.get("name"), str) for entry in entries)
+        if has_names and (not found.capabilities or isinstance(rawjson.plain(found.capabilities), dict)):
+            return replace(found, server=original(found.server), instructions=original(found.instructions))
+    _log_damage("tool_catalog")
+    return None
 
 
-def _pin(
-    server: Any,
-    name: Any,
-    digest: Any,
-    definition: Any,
-    seen_digest: Any,
-    seen: Any,
-    resembles: Any,
-    pinned_at: Any,
-    seen_at: Any,
-) -> ToolPin | None:
+def _pin(row: Sequence[Any]) -> ToolPin | None:
     """Return a stored pin, less what is damaged of it; None if its tool is unknown.
 
     A tool without its digest is not approved any more. An approved definition may be what was listed last, and what was
     listed comes back with the next list.
     """
+    server, name, digest, definition, seen_digest, seen, resembles, pinned_at, seen_at = row
     if not isinstance(server, str) or not isinstance(name, str):
         _log_damage("tool_pin")
         return None
@@ -333,8 +310,7 @@ def _time(stored: Any) -> float:
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_TIME: Final = 1e11
 _MAX_NAMED: Final = 20
-_damaged: Final[set[str]] = set()
-"""The tables and tools whose damage was reported."""
+_damaged: Final[set[str]] = set()  # the tables and tools whose damage was reported
 
 
 def _log_damage(table: str) -> None:

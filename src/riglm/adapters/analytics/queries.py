@@ -1,7 +1,6 @@
 """Queries of what was recorded: sessions, calls, lists, tools, what prediction learns from, and the export of all."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -11,7 +10,6 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Subquery,
-    Table,
     Text,
     and_,
     case,
@@ -28,7 +26,7 @@ from sqlalchemy import (
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.database import SqlStore, reads
 from riglm.adapters.analytics.prediction_store import ESCAPE, profile_patterns
-from riglm.adapters.analytics.rows import NameTuple, count, count_within, from_bytes, slices, toolsets
+from riglm.adapters.analytics.rows import NameTuple, count, count_within, from_bytes, rows_in, slices, toolsets
 from riglm.adapters.analytics.tables import (
     cooccurrence,
     exposure,
@@ -141,21 +139,10 @@ def _latest(limit: int, since: float, profile: str | None, *conditions: ColumnEl
     """Return the query for the latest sessions that meet the conditions."""
     columns = session.c
     is_in_profile = true() if profile is None else _in_profile(profile)
-    return (
-        select(
-            columns.id,
-            columns.started_at,
-            columns.client_name,
-            columns.client_id,
-            columns.principal,
-            columns.project,
-            columns.metadata,
-            columns.tools_available,
-        )
-        .where(is_in_profile, columns.started_at >= since, *conditions)
-        .order_by(columns.started_at.desc(), columns.id.desc())
-        .limit(limit)
-    )
+    names = ("id", "started_at", "client_name", "client_id", "principal", "project", "metadata", "tools_available")
+    chosen = select(*(columns[name] for name in names))
+    chosen = chosen.where(is_in_profile, columns.started_at >= since, *conditions)
+    return chosen.order_by(columns.started_at.desc(), columns.id.desc()).limit(limit)
 
 
 def _training_sessions(
@@ -189,30 +176,20 @@ def _training_calls(
 ) -> dict[UUID, list[TrainingCall]]:
     columns = invocation.c
     found: dict[UUID, list[TrainingCall]] = {id_: [] for id_ in sessions}
-    for some in slices(sessions):
-        query = select(
-            columns.session_id,
-            columns.tool,
-            columns.upstream,
-            columns.found,
-            columns.success,
-            columns.timestamp,
-            columns.error_kind,
-            columns.duration_ms,
-        ).where(columns.session_id.in_(some), *chosen)
-        ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id).limit(limit)
-        for id_, tool, upstream, how, success, timestamp, error, duration in connection.execute(ordered):
-            has_run = error is None or error == ErrorKind.TOOL.value
-            found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp, has_run, duration))
+    names = ("session_id", "tool", "upstream", "found", "success", "timestamp", "error_kind", "duration_ms")
+    query = select(*(columns[name] for name in names)).where(*chosen).limit(limit)
+    ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
+    for row in rows_in(connection, ordered, columns.session_id, sessions):
+        id_, tool, upstream, how, success, timestamp, error, duration = row
+        has_run = error is None or error == ErrorKind.TOOL.value
+        found[id_].append(TrainingCall(tool, upstream, DiscoveryMethod(how), success, timestamp, has_run, duration))
     return found
 
 
 def _call_counts(connection: Connection, sessions: Sequence[UUID]) -> list[int]:
     """Return the number of calls of each session."""
     id_ = invocation.c.session_id
-    found: dict[UUID, int] = {}
-    for some in slices(sessions):
-        found.update(map(tuple, connection.execute(select(id_, func.count()).where(id_.in_(some)).group_by(id_))))
+    found = dict(map(tuple, rows_in(connection, select(id_, func.count()).group_by(id_), id_, sessions)))
     return [found.get(each, 0) for each in sessions]
 
 
@@ -247,15 +224,9 @@ def latest_exposures(
 
 def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int, int]]:
     """Return the number of calls and of failures, and the highest sequence number."""
-    found: dict[UUID, tuple[int, int, int]] = {}
-    for some in slices(ids):
-        query = (
-            select(invocation.c.session_id, func.count(), _failures, func.max(invocation.c.sequence_number))
-            .where(invocation.c.session_id.in_(some))
-            .group_by(invocation.c.session_id)
-        )
-        found.update({id_: (calls, failed, highest) for id_, calls, failed, highest in connection.execute(query)})
-    return found
+    by = invocation.c.session_id
+    query = select(by, func.count(), _failures, func.max(invocation.c.sequence_number)).group_by(by)
+    return {id_: (calls, failed, highest) for id_, calls, failed, highest in rows_in(connection, query, by, ids)}
 
 
 def _shown_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
@@ -303,37 +274,17 @@ def _with_vector(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "vector": from_bytes(row["vector"], row["dimensions"]).tolist()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where records of a kind are, and in which order they come.
-
-    `order` identifies every row; its first column is the time of the event. `lists` are the columns that refer to
-    lists of tools; `convert` converts rows with values that do not fit directly.
-    """
-
-    table: Table
-    order: tuple[Column[Any], ...]
-    lists: tuple[str, ...] = ()
-    convert: Callable[[dict[str, Any]], dict[str, Any]] = dict
-
-
-_SOURCES: Final = {
-    RecordKind.SESSIONS: _Source(session, (session.c.started_at, session.c.id), lists=("tools_available",)),
-    RecordKind.INVOCATIONS: _Source(invocation, (invocation.c.timestamp, invocation.c.id)),
-    RecordKind.EXPOSURES: _Source(
-        exposure, (exposure.c.timestamp, exposure.c.id), lists=("shown", "available"), convert=_with_hidden
-    ),
-    RecordKind.COOCCURRENCES: _Source(
-        cooccurrence, (cooccurrence.c.last_updated, cooccurrence.c.tool_a, cooccurrence.c.tool_b)
-    ),
-    RecordKind.LEARNED_PAIRS: _Source(
-        learned_pair, (learned_pair.c.updated_at, learned_pair.c.id), convert=_with_vector
-    ),
-    RecordKind.OVERRIDES: _Source(override, (override.c.created_at, override.c.id)),
-    RecordKind.WARM_SETS: _Source(
-        warm_set, (warm_set.c.created_at, *(warm_set.c[name] for name in ("principal", "client", "profile", "project")))
-    ),
+_TIMES: Final[Mapping[RecordKind, Column[Any]]] = {  # of the events in each table
+    RecordKind.SESSIONS: session.c.started_at,
+    RecordKind.INVOCATIONS: invocation.c.timestamp,
+    RecordKind.EXPOSURES: exposure.c.timestamp,
+    RecordKind.COOCCURRENCES: cooccurrence.c.last_updated,
+    RecordKind.LEARNED_PAIRS: learned_pair.c.updated_at,
+    RecordKind.OVERRIDES: override.c.created_at,
+    RecordKind.WARM_SETS: warm_set.c.created_at,
 }
+_CONVERSIONS: Final = {RecordKind.EXPOSURES: _with_hidden, RecordKind.LEARNED_PAIRS: _with_vector}
+_LISTS: Final = frozenset({"tools_available", "shown", "available"})  # columns that refer to lists of tools
 
 
 class SqlExport(SqlStore):
@@ -341,34 +292,29 @@ class SqlExport(SqlStore):
 
     @reads
     def count_rows(self, connection: Connection, kind: RecordKind, since: float = 0.0) -> int:
-        source = _SOURCES[kind]
-        return count(connection, source.table, source.order[0] >= since)
+        return count(connection, _TIMES[kind].table, _TIMES[kind] >= since)
 
     def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
-        source = _SOURCES[kind]
-        chosen: ColumnElement[bool] = source.order[0] >= since
+        time, convert = _TIMES[kind], _CONVERSIONS.get(kind, dict)
+        order = (time, *time.table.primary_key)  # these identify every row
+        chosen: ColumnElement[bool] = time >= since
         while True:
-            query = select(source.table).where(chosen).order_by(*source.order).limit(at_once)
+            query = select(time.table).where(chosen).order_by(*order).limit(at_once)
             with self._database.reading() as connection:
                 found = connection.execute(query).mappings().all()
-                lists = toolsets(connection, (row[column] for row in found for column in source.lists))
+                lists = toolsets(connection, (row[column] for row in found for column in _LISTS & row.keys()))
             if found:
-                yield [source.convert(_plain(row, source.lists, lists)) for row in found]
+                yield [convert(_plain(row, lists)) for row in found]
             if len(found) < at_once:
                 return
-            chosen = _after(source, found[-1])
+            last = tuple_(*(literal(found[-1][column.name], column.type) for column in order))
+            chosen = and_(time >= found[-1][time.name], tuple_(*order) > last)  # the time alone, for its index
 
 
-def _plain(row: RowMapping, columns: Collection[str], lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
+def _plain(row: RowMapping, lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
     """A row in plain values, with the names of tools in place of what refers to a list of them."""
-    return {name: list(lists[value]) if name in columns else _plain_value(value) for name, value in row.items()}
+    return {name: list(lists[value]) if name in _LISTS else _plain_value(value) for name, value in row.items()}
 
 
 def _plain_value(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
-
-
-def _after(source: _Source, last: RowMapping) -> ColumnElement[bool]:
-    """Return the rows that follow `last` in the order of the source; the time is also compared alone, for its index."""
-    later = tuple_(*source.order) > tuple_(*(literal(last[column.name], column.type) for column in source.order))
-    return and_(source.order[0] >= last[source.order[0].name], later)

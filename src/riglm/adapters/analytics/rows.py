@@ -17,6 +17,7 @@ from sqlalchemy import (
     Connection,
     FromClause,
     RowMapping,
+    Select,
     Table,
     delete,
     exists,
@@ -238,21 +239,20 @@ def delete_rows(connection: Connection, column: Column[Any], values: Sequence[An
     return sum(connection.execute(delete(table).where(column.in_(some))).rowcount for some in slices(values))
 
 
+def rows_in(connection: Connection, query: Select[Any], column: Column[Any], values: Iterable[Any]) -> Iterator[Any]:
+    """Return the rows of a query that have one of these values in a column."""
+    return (row for some in slices(list(values)) for row in connection.execute(query.where(column.in_(some))))
+
+
 def toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, NameTuple]:
     """The lists of names with these ids."""
-    found: dict[UUID, NameTuple] = {}
-    for some in slices(list(set(ids))):
-        for id_, names in connection.execute(select(toolset.c.id, toolset.c.names).where(toolset.c.id.in_(some))):
-            found[id_] = tuple(names)
-    return found
+    found = rows_in(connection, select(toolset.c.id, toolset.c.names), toolset.c.id, set(ids))
+    return {id_: tuple(names) for id_, names in found}
 
 
 def sessions_there(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
     """Which of these sessions are stored."""
-    found: set[UUID] = set()
-    for some in slices(list(ids)):
-        found.update(connection.execute(select(session.c.id).where(session.c.id.in_(some))).scalars())
-    return found
+    return {row.id for row in rows_in(connection, select(session.c.id), session.c.id, ids)}
 
 
 def insert_into(connection: Connection, table: Table) -> Any:
@@ -290,32 +290,29 @@ def keep_lists(connection: Connection, lists: Iterable[NameTuple]) -> None:
 
     A list that was used today is safe from removal, so that its row need not be locked, which every writer uses.
     """
-    wanted: dict[UUID, DatabaseRow] = {
-        id_: {"id": id_, "names": names} for id_, names in {toolset_id(names): names for names in lists}.items()
-    }
+    wanted = {toolset_id(names): names for names in lists}
     now = time.time()
-    for some in slices(list(wanted)):
-        fresh = select(toolset.c.id).where(toolset.c.id.in_(some), toolset.c.used_at > now - DAY_SECONDS)
-        for id_ in connection.execute(fresh).scalars():
-            del wanted[id_]
+    fresh = select(toolset.c.id).where(toolset.c.used_at > now - DAY_SECONDS)
+    for row in rows_in(connection, fresh, toolset.c.id, wanted):
+        del wanted[row.id]
     if wanted:
         new = insert_into(connection, toolset)
         touch = new.on_conflict_do_update(index_elements=["id"], set_={"used_at": new.excluded.used_at})
         # In one order for all: two writers that lock the same rows in different orders would wait for each other.
-        connection.execute(touch, [{**wanted[id_], "used_at": now} for id_ in sorted(wanted)])
+        connection.execute(touch, [{"id": id_, "names": wanted[id_], "used_at": now} for id_ in sorted(wanted)])
 
 
-def unused_lists(connection: Connection, before: float, most: int) -> list[object]:
-    """The ids of lists that were last used before the given time, by nothing that is still there."""
+def unused_lists(before: float, most: int) -> Select[UUID]:
+    """Return the query for the ids of lists that were last used before a time, by nothing that is still there."""
     by_session = exists().where(session.c.tools_available == toolset.c.id, session.c.started_at < before)
     by_exposure = exists().where(
         or_(exposure.c.shown == toolset.c.id, exposure.c.available == toolset.c.id), exposure.c.timestamp < before
     )
     query = select(toolset.c.id).where(toolset.c.used_at < before - UNUSED_SECONDS, ~by_session, ~by_exposure)
-    return list(connection.execute(query.limit(most)).scalars())
+    return query.limit(most)
 
 
-def remove_lists(connection: Connection, ids: list[object], before: float) -> int:
+def remove_lists(connection: Connection, ids: Sequence[UUID], before: float) -> int:
     """Remove lists unless they were used in the meantime, and give their number."""
     chosen = toolset.c.id.in_(ids) & (toolset.c.used_at < before - UNUSED_SECONDS)
     return connection.execute(delete(toolset).where(chosen)).rowcount

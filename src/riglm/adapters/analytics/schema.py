@@ -17,14 +17,10 @@ from riglm.domain.errors import SchemaTooNewError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-_revisions: Final = Table(
+_revisions: Final = Table(  # where alembic keeps the newest migration that ran
     "alembic_version", MetaData(), Column("version_num", String(32), primary_key=True, nullable=False)
 )
-"""Where alembic keeps the newest migration that ran."""
-
-_MIGRATION_SECONDS: Final = 3600.0
-"""How long one statement of a migration may take: tables may be large."""
-
+_MIGRATION_SECONDS: Final = 3600.0  # for one statement of a migration: tables may be large
 _upgrading: Final = threading.Lock()  # alembic keeps the migration that runs in a global
 
 

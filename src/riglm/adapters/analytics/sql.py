@@ -16,7 +16,6 @@ from riglm.adapters.analytics.forgetting import SqlErasure
 from riglm.adapters.analytics.maintenance import SqlMaintenance
 from riglm.adapters.analytics.prediction_store import Execute, PredictionStatements
 from riglm.adapters.analytics.queries import SqlExport, SqlQueries
-from riglm.adapters.analytics.rows import slices
 from riglm.adapters.analytics.tables import cooccurrence, invocation, learned_pair, session, training_update
 from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.errors import AnalyticsUnavailableError
@@ -25,8 +24,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.prediction import Vector
 from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError, SessionKey, SessionSummary
 
-_PAIRS_PER_TOOL: Final = 200
-"""Maximum number of pairs that are read for each tool of a map."""
+_PAIRS_PER_TOOL: Final = 200  # that are read for each tool of a map, at most
 
 
 class SqlDashboardQueries(SqlStore):
@@ -93,9 +91,7 @@ class SqlDashboardQueries(SqlStore):
             .where(pair.dimensions > 0)
             .order_by(taught.session_id, taught.pair_id)
         )
-        found = [
-            row for some in slices(session_ids) for row in connection.execute(query.where(taught.session_id.in_(some)))
-        ]
+        found = list(rows.rows_in(connection, query, taught.session_id, session_ids))
         model = mode(row.model for row in found) if found else ""
         vectors: dict[UUID, list[Vector]] = {}
         for row in found:

@@ -22,11 +22,8 @@ APART: Final = "riglm_apart"
 """True if there is no transaction: each statement is independent, as some of maintenance must be."""
 
 
-_CACHE_KIB: Final = 512
-"""The most memory for pages, a quarter of SQLite's own: riglm mostly appends, and what was used once stays with it."""
-
-_JOURNAL_BYTES: Final = 16 << 20
-"""What stays of the journal's file once a large one was written back."""
+_CACHE_KIB: Final = 512  # for pages, a quarter of SQLite's own: riglm mostly appends, and what was used once stays
+_JOURNAL_BYTES: Final = 16 << 20  # what stays of the journal's file once a large one was written back
 
 _FILE: Final = "sqlite:///"
 _IN_MEMORY: Final = "?vfs=memdb"

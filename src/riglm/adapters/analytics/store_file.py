@@ -73,14 +73,10 @@ _JOURNAL: Final = "-wal"
 _INDEX: Final = "-shm"
 _INDEX_BYTES: Final = 1 << 15
 _INDEX_HEADER_BYTES: Final = 136
-_INDEXED_BYTES: Final = 1 << 24
-"""Bytes of the journal that one part of the index, of `_INDEX_BYTES`, covers: about 4,096 pages of 4 KiB."""
-
+_INDEXED_BYTES: Final = 1 << 24  # of the journal that one part of the index covers: about 4,096 pages of 4 KiB
 _GUARD: Final = "-guard"
 _BESIDE: Final = (_JOURNAL, _INDEX, "-journal")
-_MAX_ASIDE: Final = 10
-"""A disk that damages one file after the other is not to be filled with them."""
-
+_MAX_ASIDE: Final = 10  # a disk that damages one file after the other is not to be filled with them
 _GUARD_SECONDS: Final = 5.0
 _MISSING: Final = (0, 0)
 

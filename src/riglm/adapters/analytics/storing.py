@@ -3,12 +3,13 @@
 import math
 import sqlite3
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import lru_cache, partial
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any, Final, NamedTuple, get_args
 from uuid import UUID
 
 import msgspec
@@ -42,8 +43,8 @@ from riglm.adapters.analytics.rows import (
     delete_rows,
     insert_into,
     keep_lists,
+    rows_in,
     sessions_there,
-    slices,
     upsert,
 )
 from riglm.adapters.analytics.tables import (
@@ -97,10 +98,9 @@ def without_forgotten(
     for record in records:
         if isinstance(record, LearnedPair):
             keys |= {record.scope, *(key for _, key in _teacher_of(record))}
-    erased: dict[tuple[str, str], float] = {}
-    for some in slices(sorted(keys)):
-        query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at).where(forgotten.c.key.in_(some))
-        erased |= {(whose, key): at for whose, key, at in connection.execute(query)}
+    query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at)
+    found = rows_in(connection, query, forgotten.c.key, keys)
+    erased: dict[tuple[str, str], float] = {(whose, key): at for whose, key, at in found}
     late = []
     for each in sessions:
         key = (ErasureScope.SESSION, str(_session_of(each)))
@@ -129,8 +129,7 @@ def _client_of(session: Session | TokenUsage) -> str:
 
 
 def _subjects_of(session: Session | TokenUsage, hashed: Mapping[str, str]) -> list[tuple[ErasureScope, str]]:
-    name = _client_of(session)
-    clients = (session.client_id, hashed[name], name)  # the name itself is what an earlier riglm noted
+    clients = (session.client_id, hashed[_client_of(session)])
     return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
 
 
@@ -235,7 +234,7 @@ def _store_calls(connection: sqlite3.Connection, records: Sequence[Record]) -> b
         return False
     plan = _plan(invocation, _SQLITE)
     try:
-        connection.executemany(plan.statement, plan.prepare(list(map(rows.invocation_row, calls))))
+        connection.executemany(plan.statement, map(plan.values, plan.prepare(list(map(rows.invocation_row, calls)))))
     except sqlite3.OperationalError:
         raise
     except (sqlite3.Error, *_BAD_VALUE):
@@ -282,37 +281,18 @@ def _is_of_the_table(error: DBAPIError) -> bool:
     return isinstance(error, ProgrammingError)
 
 
+_KINDS: Final = frozenset(get_args(Record))
+
+
 def _store(connection: Connection, records: Sequence[Record]) -> None:
-    sessions: dict[UUID, Session] = {}
-    ends: dict[UUID, float] = {}
-    calls: list[DatabaseRow] = []
-    exposures: list[Exposure] = []
-    learned: list[LearnedPair | LearnedPairsDeleted] = []
-    catalogs: list[StoredToolCatalog] = []
-    pins: list[ToolPin] = []
-    usages: list[DatabaseRow] = []
+    given: defaultdict[type, list[Any]] = defaultdict(list)
     for record in records:
-        match record:
-            case ToolInvocation():
-                calls.append(rows.invocation_row(record))
-            case Session():
-                sessions[record.id] = record
-            case Exposure():
-                exposures.append(record)
-            case LearnedPair() | LearnedPairsDeleted():
-                learned.append(record)
-            case SessionClosed():
-                ends[record.session_id] = record.ended_at
-            case StoredToolCatalog():
-                catalogs.append(record)
-            case ToolPin():
-                pins.append(record)
-            case TokenUsage():
-                usages.append(asdict(record))
-            case _:
-                raise TypeError(f"{type(record).__name__} is no record")
+        if type(record) not in _KINDS:
+            raise TypeError(f"{type(record).__name__} is no record")
+        given[type(record)].append(record)
+    sessions: dict[UUID, Session] = {each.id: each for each in given[Session]}
     lists = [each.tools_available for each in sessions.values()]
-    lists += [names for exposure in exposures for names in (exposure.shown, exposure.available)]
+    lists += [names for each in given[Exposure] for names in (each.shown, each.available)]
     keep_lists(connection, lists)
     upsert(
         connection,
@@ -324,12 +304,13 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
             "project": func.coalesce(func.nullif(given.project, ""), session.c.project),
         },
     )
-    insert_new(connection, invocation, calls)
-    insert_new(connection, exposure, [rows.exposure_row(exposure) for exposure in exposures])
-    end_sessions(connection, ends)
-    _put_tool_catalogs(connection, catalogs)
-    _put_tool_pins(connection, pins)
-    upsert(connection, token_usage, usages, newest_by=token_usage.c.requests)
+    insert_new(connection, invocation, list(map(rows.invocation_row, given[ToolInvocation])))
+    insert_new(connection, exposure, list(map(rows.exposure_row, given[Exposure])))
+    end_sessions(connection, {each.session_id: each.ended_at for each in given[SessionClosed]})
+    _put_tool_catalogs(connection, given[StoredToolCatalog])
+    _put_tool_pins(connection, given[ToolPin])
+    upsert(connection, token_usage, list(map(asdict, given[TokenUsage])), newest_by=token_usage.c.requests)
+    learned = [record for record in records if isinstance(record, LearnedPair | LearnedPairsDeleted)]
     if learned:
         with _sparing_the_rest():
             _store_learned(connection, learned)
@@ -416,14 +397,18 @@ _SQLITE: Final = SQLiteDialect_pysqlite()
 
 
 class _Plan(NamedTuple):
-    """The statement that inserts rows of a table, and how the value of each column is prepared."""
+    """The statement that inserts rows of a table, how values are prepared by column, and what gives all of a row."""
 
     statement: str
-    columns: tuple[tuple[str, Callable[[Any], Any] | None], ...]
+    preparations: tuple[tuple[str, Callable[[Any], Any]], ...]
+    values: Callable[[DatabaseRow], tuple[Any, ...]]
 
-    def prepare(self, new: Sequence[DatabaseRow]) -> list[tuple[Any, ...]]:
-        """Return the prepared values of rows."""
-        return [tuple([row[name] if to is None else to(row[name]) for name, to in self.columns]) for row in new]
+    def prepare(self, new: Sequence[DatabaseRow]) -> Sequence[DatabaseRow]:
+        """Prepare the values of rows in place, and return the rows."""
+        for row in new:
+            for name, to in self.preparations:
+                row[name] = to(row[name])
+        return new
 
 
 def insert_new(connection: Connection, table: Table, new: Sequence[DatabaseRow]) -> None:
@@ -435,25 +420,24 @@ def insert_new(connection: Connection, table: Table, new: Sequence[DatabaseRow])
     if not new:
         return
     plan = _plan(table, connection.dialect)
-    values = plan.prepare(new)
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(plan.statement, values)
+        connection.exec_driver_sql(plan.statement, list(map(plan.values, plan.prepare(new))))
     else:
-        names = [name for name, _ in plan.columns]
-        objects = msgspec.json.encode([dict(zip(names, row, strict=True)) for row in values])
-        connection.exec_driver_sql(plan.statement, (objects.decode(),))
+        connection.exec_driver_sql(plan.statement, (msgspec.json.encode(plan.prepare(new)).decode(),))
 
 
 @lru_cache(_PLANS)
 def _plan(table: Table, dialect: Dialect) -> _Plan:
     quote = dialect.identifier_preparer.quote
-    columns = tuple((column.name, _preparation(column.type.dialect_impl(dialect), dialect)) for column in table.c)
-    names, name = ", ".join(quote(column) for column, _ in columns), quote(table.name)
+    found = ((column.name, _preparation(column.type.dialect_impl(dialect), dialect)) for column in table.c)
+    names, name = ", ".join(quote(column.name) for column in table.c), quote(table.name)
     if dialect.name == "sqlite":
-        values = f"VALUES ({', '.join('?' * len(columns))})"
+        values = f"VALUES ({', '.join('?' * len(table.c))})"
     else:
         values = f"SELECT {names} FROM json_populate_recordset(NULL::{name}, %s::json)"  # noqa: S608  # our own names
-    return _Plan(f"INSERT INTO {name} ({names}) {values} ON CONFLICT (id) DO NOTHING", columns)
+    statement = f"INSERT INTO {name} ({names}) {values} ON CONFLICT (id) DO NOTHING"
+    preparations = tuple((column, prepare) for column, prepare in found if prepare is not None)
+    return _Plan(statement, preparations, itemgetter(*table.c.keys()))
 
 
 def _preparation(type_: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:

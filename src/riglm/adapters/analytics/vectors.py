@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, func, select, tuple_, update
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.rows import DatabaseRow, from_bytes, insert_into, is_sound, slices, to_bytes
+from riglm.adapters.analytics.rows import DatabaseRow, from_bytes, insert_into, is_sound, rows_in, slices, to_bytes
 from riglm.adapters.analytics.tables import cached_vector
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.embedder import VectorCachePort
@@ -56,12 +56,11 @@ class SqlVectors(VectorCachePort):
         stale: list[str] = []
         fresh = self._clock() - _FRESH_SECONDS
         with self._opened().reading() as connection:
-            for some in slices(hashes):
-                query = select(cached_vector).where(cached_vector.c.model == model, cached_vector.c.hash.in_(some))
-                for row in connection.execute(query):
-                    found[row.hash] = from_bytes(row.data, row.dimensions, row.rows)
-                    if row.used_at < fresh:
-                        stale.append(row.hash)
+            query = select(cached_vector).where(cached_vector.c.model == model)
+            for row in rows_in(connection, query, cached_vector.c.hash, hashes):
+                found[row.hash] = from_bytes(row.data, row.dimensions, row.rows)
+                if row.used_at < fresh:
+                    stale.append(row.hash)
         if stale:
             with contextlib.suppress(AnalyticsUnavailableError), self._database.writing() as connection:
                 for some in slices(stale):  # what was found is of more worth than when it was used
