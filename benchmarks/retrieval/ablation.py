@@ -16,28 +16,28 @@ from benchmarks.evaluation.retrieval import (
 )
 from benchmarks.retrieval.sets import print_table, untaught
 from riglm.adapters.prediction.embedding import EmbeddingPredictor
-from riglm.domain.retrieval import contexts, pairs, retriever, static_index
+from riglm.domain.retrieval import contexts, pairs, retriever
+from riglm.domain.retrieval.retriever import SignalWeights
 from riglm.domain.retrieval.scoring import FIELD_WEIGHTS, LexicalIndex
-from riglm.domain.retrieval.static_index import SignalWeights
 
 Change = tuple[Any, str, Any]
 
 
 def _fields(**changed: float) -> Change:
     named = {name.replace("_", " "): weight for name, weight in changed.items()}
-    return static_index, "LexicalIndex", partial(LexicalIndex, weights={**FIELD_WEIGHTS, **named})
+    return retriever, "LexicalIndex", partial(LexicalIndex, weights={**FIELD_WEIGHTS, **named})
 
 
 RETRIEVAL: dict[str, Change | None] = {
     "as it ships": None,
-    "without sentences": (static_index, "SENTENCES_WEIGHT", 0.0),
-    "without servers": (static_index, "SERVER_WEIGHT", 0.0),
+    "without sentences": (retriever, "SENTENCES_WEIGHT", 0.0),
+    "without servers": (retriever, "SERVER_WEIGHT", 0.0),
     "without parameter descriptions": _fields(parameter_descriptions=0.0),
     "without parameter names": _fields(parameters=0.0),
     "names like descriptions": _fields(name=1.0),
-    "words as much as vectors": (static_index, "REAL_MODEL", SignalWeights(lexical=0.5, semantic=0.5)),
-    "vectors alone": (static_index, "REAL_MODEL", SignalWeights(lexical=0.0, semantic=1.0)),
-    "words alone": (static_index, "REAL_MODEL", SignalWeights(lexical=1.0, semantic=0.0)),
+    "words as much as vectors": (retriever, "REAL_MODEL", SignalWeights(lexical=0.5, semantic=0.5)),
+    "vectors alone": (retriever, "REAL_MODEL", SignalWeights(lexical=0.0, semantic=1.0)),
+    "words alone": (retriever, "REAL_MODEL", SignalWeights(lexical=1.0, semantic=0.0)),
 }
 
 _squared = vars(pairs.PairReliability)["trust"].fget

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.prediction import Scores
-from riglm.domain.retrieval.retriever import log_odds, probabilities
-from riglm.domain.retrieval.static_index import StaticIndex
+from riglm.domain.retrieval.retriever import StaticIndex, log_odds, probabilities
 
 _MAX_REQUESTS = 60
 _HITS = 10

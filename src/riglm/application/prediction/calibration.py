@@ -26,9 +26,7 @@ _PRECISIONS: Final[Mapping[str, float]] = {_CONSTANT: 1.0, _STAGE: 2.0, _LIKELY:
 _PRECISION: Final = 10.0
 _FORGETTING: Final = 0.03
 _MAX_LOG_ODDS: Final = 12.0
-_CONTEXT_SESSIONS: Final = 10
-"""Number of sessions that what is known of a context counts as."""
-
+_CONTEXT_SESSIONS: Final = 10  # that what is known of a context counts as
 _MIN_STEP: Final = 1e-3
 _MAX_STEPS: Final = 20
 _MAX_CHANGE: Final = 8.0

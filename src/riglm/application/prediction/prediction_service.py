@@ -403,8 +403,7 @@ ENDED_CHANNEL: Final = "session-ended"
 """The kind of broadcast that reports the learning scope of a session that has ended."""
 
 _DELAY_SECONDS: Final = 1.0
-_ATTEMPTS: Final = 3
-"""A store may take a while to hold what was learned."""
+_ATTEMPTS: Final = 3  # a store may take a while to hold what was learned
 
 
 class SharedLearning:

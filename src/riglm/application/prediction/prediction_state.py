@@ -1,22 +1,215 @@
 """All that prediction works with: models of calls, learned pairs, the index of tools, and the embedder."""
 
+import asyncio
+import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 from uuid import UUID
 
+from riglm.application.failing_open import FailingOpen
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.prediction_settings import PredictionSettings
 from riglm.application.prediction.scope_models import MAX_LEARNED_CALLS, ScopeModels
-from riglm.application.prediction.tool_index import ToolIndex
-from riglm.application.worker import Worker
+from riglm.application.worker import Urgency, Worker
 from riglm.domain.learning import LearnedPair, PairSource, parts_of_scope
-from riglm.domain.prediction import Context
+from riglm.domain.prediction import Context, Vector
 from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.retrieval.retriever import WORDS_ALONE, Retriever, SignalWeights, passage
 from riglm.domain.session import Session
+from riglm.domain.tool import ToolCatalog, ToolProfile, profile
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, TrainingSession
-from riglm.ports.embedder import EmbedderPort
+from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
+
+MAX_TOOLS: Final = 20_000
+"""Maximum number of tools that are predicted; others are listed and routed as usual."""
+
+_BATCH: Final = 8
+_GROWTH: Final = 1.25
+_MAX_LISTS: Final = 256
+_log: Final = logging.getLogger("riglm.prediction")
+
+
+class ToolIndex:
+    """Takes note of lists on the event loop, and reads, indexes and embeds what is new in them on the worker.
+
+    Words are indexed at once, and stored vectors as soon as the embedder is open. Other vectors follow in batches, so
+    that what a client waits for comes in between, and count as they come. If the embedder answers with another model,
+    words count alone until the first vectors of this model are there.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        embedder: EmbedderPort,
+        pairs: LearnedPairs,
+        owners: ToolOwners,
+        on_changed: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        """`on_changed` is called on the worker with the new fingerprints of tools whose descriptions changed."""
+        self.retriever: Retriever | None = None
+        self._worker = worker
+        self._embedder = embedder
+        self._pairs = pairs
+        self._owners = owners
+        self._on_changed = on_changed
+        self._can_embed = False
+        self._reading: Future[None] | None = None
+        self._unread: deque[ToolCatalog] = deque()
+        self._read: dict[bytes, None] = {}  # digests of lists that are as they were when they were read
+        self._profiles: dict[str, ToolProfile] = {}
+        self._words = Retriever([])
+        self._model = ""
+        self._vectors: dict[str, Vector] = {}  # of the model, by fingerprint
+        self._counted = 0
+        self._lacking: deque[ToolProfile] = deque()
+        self._guarded = FailingOpen(_log, "tools could not be indexed; they are shown and not predicted, and")
+
+    def know(self, catalog: ToolCatalog) -> None:
+        """Take note of a list; it costs next to nothing if the list was read and no description changed since."""
+        is_reading = self._reading is not None and not self._reading.done()
+        if is_reading or catalog.digest not in self._read:
+            self._unread.append(catalog)
+            self._reading = self._do(self._read_lists)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every tool that was read has a vector of the model that answers now."""
+        tools, embedded = self.counts()
+        return embedded == tools
+
+    async def embedded(self) -> None:
+        """Wait until all that was noted so far is read and has its vectors, or will have none."""
+        if self._reading is not None:
+            await asyncio.wait({asyncio.wrap_future(self._reading)})
+        while not self.is_complete and await asyncio.wrap_future(
+            self._worker.submit(lambda: bool(self._lacking), Urgency.BACKGROUND)
+        ):
+            pass  # the worker does batches and this in turn
+
+    def use(self, pairs: LearnedPairs) -> None:
+        """Continue with other learned pairs."""
+        self._pairs = pairs
+        self._reading = self._do(self._combine)
+
+    def begin_embedding(self) -> None:
+        """Have stored vectors count, and embed the tools that have none; on the worker, once the embedder is open."""
+        self._can_embed = True
+        self._embed()
+
+    def answered_by(self, model: str) -> None:
+        """Called after the embedder answered with a model: embed what lacks a vector of it, in the background."""
+        if self._can_embed and (model != self._model or not (self.is_complete or self._lacking)):
+            self._do(self._embed)
+
+    @property
+    def weights(self) -> SignalWeights:
+        """The weights of words and of meaning in a request that is embedded now."""
+        return WORDS_ALONE if self.retriever is None else self.retriever.weights(self._model)
+
+    def confidence(self, context: Context, scope: str) -> float:
+        """Return the context confidence, from 0 to 1, by what was learned of tools with their current descriptions."""
+        return 0.0 if self.retriever is None else self.retriever.confidence(context, scope=scope)
+
+    def fingerprint(self, tool: str) -> str:
+        """Return the fingerprint of a tool's description, empty if the tool is not known."""
+        said = self._profiles.get(tool)
+        return "" if said is None else said.fingerprint
+
+    def counts(self) -> tuple[int, int]:
+        """Return the number of indexed tools, and of those with a vector of the model that answers now."""
+        return len(self._profiles), self._counted
+
+    def _do(self, job: Callable[[], None], urgency: Urgency = Urgency.SOON) -> Future[None]:
+        def guarded() -> None:
+            with self._guarded:
+                job()
+
+        return self._worker.submit(guarded, urgency)
+
+    def _read_lists(self) -> None:
+        """Read the lists that were noted, and index all tools again if one is new or says something else."""
+        changed: dict[str, str] = {}
+        is_new = False
+        while self._unread:
+            catalog = self._unread.popleft()
+            if catalog.digest in self._read:
+                continue
+            for tool in islice(catalog.tools, MAX_TOOLS):
+                server, bare_name = self._owners.of(tool.name)
+                said = profile(tool, server=server, bare_name=bare_name)
+                before = self._profiles.pop(tool.name, None)
+                self._profiles[tool.name] = said
+                is_new |= before is None
+                if before is not None and before.fingerprint != said.fingerprint:
+                    changed[tool.name] = said.fingerprint
+                    self._read.clear()  # other lists may have the description of before
+            self._read[catalog.digest] = None
+        for digest in list(islice(self._read, max(0, len(self._read) - _MAX_LISTS))):
+            del self._read[digest]
+        for name in list(islice(self._profiles, max(0, len(self._profiles) - MAX_TOOLS))):
+            del self._profiles[name]
+        if changed:
+            self._on_changed(changed)
+        if is_new or changed:
+            self._words = Retriever(list(self._profiles.values()))
+            if self._can_embed:
+                self._embed()
+            else:
+                self._combine()
+
+    def _combine(self) -> None:
+        """Have the pairs and the vectors count that there are by now."""
+        rows = {
+            name: self._vectors[said.fingerprint]
+            for name, said in self._profiles.items()
+            if said.fingerprint in self._vectors
+        }
+        retriever = self._words.with_pairs(self._pairs)
+        self.retriever = retriever.with_vectors(self._model, rows) if rows else retriever
+        self._counted = len(rows)
+
+    def _embed(self) -> None:
+        """Take the stored vectors of the model that answers now, and begin to embed the tools that have none."""
+        kept = self._vectors if self._embedder.model == self._model else {}
+        self._model = self._embedder.model
+        tools = self._profiles.values()
+        self._vectors = {said.fingerprint: kept[said.fingerprint] for said in tools if said.fingerprint in kept}
+        lacking = [said for said in tools if said.fingerprint not in kept]
+        stored = self._embedder.find_public([passage(said) for said in lacking]) if lacking else []
+        for said, vector in zip(lacking, stored, strict=True):
+            if vector is not None:
+                self._vectors[said.fingerprint] = vector
+        was_embedding = bool(self._lacking)
+        self._lacking = deque(said for said in lacking if said.fingerprint not in self._vectors)
+        self._combine()
+        if self._lacking and not was_embedding:
+            self._do(self._embed_batch, Urgency.BACKGROUND)
+
+    def _embed_batch(self) -> None:
+        """Embed a few tools, and come back for the next."""
+        lacking, self._lacking = self._lacking, deque()  # if this fails, they wait until the model answers again
+        some = [lacking.popleft() for _ in range(min(_BATCH, len(lacking)))]
+        try:
+            vectors = self._embedder.embed_public([passage(said) for said in some]) if some else ()
+        except EmbedderUnavailableError as error:
+            self._combine()
+            _log.warning("tools are found by their words alone: %s", error)
+            return
+        if self._embedder.model != self._model:
+            self._embed()
+            return
+        self._vectors.update(zip((said.fingerprint for said in some), vectors, strict=True))
+        self._lacking = lacking
+        if lacking:
+            self._do(self._embed_batch, Urgency.BACKGROUND)
+        if not lacking or len(self._vectors) >= _GROWTH * self._counted:
+            self._combine()
+
 
 _BYTES_PER_PAIR: Final = 2_000
 

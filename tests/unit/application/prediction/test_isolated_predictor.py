@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction import select_predictor
-from riglm.application.prediction.isolated_predictor import IsolatedPredictor
-from riglm.application.prediction.prediction_settings import make_strategy
+from riglm.application.prediction.prediction_settings import IsolatedPredictor, make_strategy
 from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.domain.schemas.section import PredictorSettings
 from riglm.ports.predictor import PredictorPort

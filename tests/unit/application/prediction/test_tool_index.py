@@ -5,7 +5,7 @@ import threading
 import numpy as np
 
 from riglm.application.owners import ToolOwners
-from riglm.application.prediction.tool_index import ToolIndex
+from riglm.application.prediction.prediction_state import ToolIndex
 from riglm.application.worker import Urgency, Worker
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
-from riglm.application.prediction.isolated_predictor import IsolatedPredictor
-from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
+from riglm.application.prediction.prediction_settings import IsolatedPredictor, PredictionSettings, Strategy
 from riglm.application.prediction.warm_sets import RETRY_SECONDS, WarmSets
 from riglm.application.worker import Worker
 from riglm.domain.prediction import Prediction

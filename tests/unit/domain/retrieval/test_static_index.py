@@ -3,8 +3,8 @@ import pytest
 
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import PairReliability
+from riglm.domain.retrieval.retriever import WORDS_WITHOUT_MEANING, StaticIndex
 from riglm.domain.retrieval.scoring import level
-from riglm.domain.retrieval.static_index import WORDS_WITHOUT_MEANING, StaticIndex
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL
 
