@@ -15,13 +15,9 @@ from riglm.domain.retrieval.words import split_name, words
 from riglm.ports.predictor import PredictorPort
 
 _HOURS: Final = 4
-_HALF_SURE: Final = 20.0
-"""Number of sessions after which a predictor that only counts reports half of its maximum confidence."""
-
+_HALF_SURE: Final = 20.0  # sessions after which a predictor that only counts reports half of its maximum confidence
 _MAX_SESSIONS: Final = 400.0
-_WIDER_SESSIONS: Final = 2.0
-"""Number of sessions that the share in the next wider scope counts as."""
-
+_WIDER_SESSIONS: Final = 2.0  # that the share in the next wider scope counts as
 _MOMENT_SESSIONS: Final = 5.0
 _ALL: Final = ""
 
@@ -133,8 +129,7 @@ def _moments(time: float) -> tuple[Hashable, ...]:
 FADING: Final = 0.9
 """Weight of a tool in use relative to the one that was used after it."""
 
-_DISTANT: Final = 0.95
-"""Weight of two tools of one session, to the power of the number of calls between them."""
+_DISTANT: Final = 0.95  # weight of two tools of one session, to the power of the number of calls between them
 
 
 class CooccurrenceMatrix:
@@ -311,8 +306,7 @@ class UsageStatistics:
 
 
 _MOMENT_WEIGHT: Final = 0.3
-_TOOLS_OF_SERVER: Final = 3.0
-"""A session is taken to use this number of tools of a server in use."""
+_TOOLS_OF_SERVER: Final = 3.0  # that a session is taken to use of a server in use
 
 FURTHER_CALLS: Final = float(np.log(3))
 """A tool that is next with a small probability is among the next three with three times that."""

@@ -153,7 +153,7 @@ def try_lock(path: Path) -> Callable[[], None] | None:
         return None
 
 
-_PORT: Final = "5432"
+_PORT: Final = ":5432"
 
 
 def spool_directory(base: Path, store: str) -> Path:
@@ -163,26 +163,16 @@ def spool_directory(base: Path, store: str) -> Path:
 
 
 def _database(url: str) -> str:
-    """The servers, their ports, the database, and the schema where the URL chooses one: not who asks, nor how."""
+    """The servers and their ports, the database, and the schema where the URL chooses one: not who asks, nor how."""
     parts = urlsplit(url)
     asked = dict(parse_qsl(parts.query))
     user, _, places = parts.netloc.rpartition("@")
-    named = asked.get("host") or asked.get("hostaddr") or unquote(places)
-    ports = asked.get("port", _PORT).split(",")
-    servers = [_server(place, ports[min(at, len(ports) - 1)]) for at, place in enumerate(named.split(","))]
+    servers = asked.get("host") or asked.get("hostaddr") or unquote(places)
+    servers += f":{asked['port']}" if "port" in asked else ""
     database = asked.get("dbname") or unquote(parts.path.strip("/"))
     database = database or asked.get("user") or unquote(user.partition(":")[0])  # as PostgreSQL's client has it
     options = asked.get("options", "")
-    return repr((servers, database, options if "search_path" in options else ""))
-
-
-def _server(place: str, port: str) -> tuple[str, str]:
-    if place.startswith("/"):  # the directory of a socket
-        return place, port
-    host, colon, own = place.rpartition(":")
-    if not colon or place.endswith("]"):
-        return place.lower(), port
-    return host.lower(), own or port
+    return repr((servers.removesuffix(_PORT), database, options if "search_path" in options else ""))
 
 
 LOCK: Final = "serve.lock"

@@ -32,9 +32,7 @@ from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
 if TYPE_CHECKING:
     from riglm.domain.prediction import Vector
 
-_TRANSIENT: Final = "reserved"
-"""A field of sessions that only the process that serves them needs."""
-
+_TRANSIENT: Final = "reserved"  # a field of sessions that only the process that serves them needs
 _read: Final = msgspec.json.Decoder().decode
 
 
@@ -127,14 +125,9 @@ VERSION: Final = 6
 """The version of the files, in `user_version`."""
 
 _TIMEOUT_SECONDS: Final = 1.0
-_SPARE_BYTES: Final = 8192
-"""What an append may take more than its records: SQLite adds whole pages."""
-
-_STORE_BYTES: Final = 256 << 10
-"""What a store takes to open and to begin, with its journal and the index of that."""
-
-_STORE_SHARE: Final = 2
-"""What a record takes in the store relative to the spool, once in the journal and once in the file."""
+_SPARE_BYTES: Final = 8192  # that an append may take more than its records: SQLite adds whole pages
+_STORE_BYTES: Final = 256 << 10  # that a store takes to open and to begin, with its journal and the index of that
+_STORE_SHARE: Final = 2  # of a record in the store relative to the spool, once in the journal and once in the file
 
 _TABLE: Final = "CREATE TABLE record (id INTEGER PRIMARY KEY, checksum INTEGER NOT NULL, body BLOB NOT NULL)"
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
@@ -490,14 +483,12 @@ def _unlink(path: Path) -> None:
 
 
 def _encoded(record: Record) -> bytes | None:
-    try:
+    with suppress(TypeError, ValueError, AttributeError, OverflowError):
         return encode(record)
-    except (TypeError, ValueError, AttributeError, OverflowError):
-        return None
+    return None
 
 
 def _decoded(checksum: int, body: bytes) -> Record | None:
-    try:
+    with suppress(ValueError, TypeError):
         return decode(body) if crc32(body) == checksum else None
-    except (ValueError, TypeError):
-        return None
+    return None

@@ -124,20 +124,18 @@ class TrackingService:
     def session_closed(self, session: Session, ended_at: float) -> None:
         """Note the end of a session, in seconds since the epoch."""
         with self._guarded:
-            self._last_exposures.pop(session.id, None)
             self._put(SessionClosed(session_id=session.id, ended_at=ended_at), _BYTES_PER_NOTE)
-            if self._meter is not None:
-                self._meter.session_closed(session.id, ended=True)
-        for listener in self._listeners:
-            with self._guarded:
-                listener(session)
+        self._forget(session, has_ended=True)
 
     def session_left(self, session: Session) -> None:
         """A session goes on elsewhere: nothing is remembered of it here, and nothing is recorded."""
+        self._forget(session, has_ended=False)
+
+    def _forget(self, session: Session, *, has_ended: bool) -> None:
         with self._guarded:
             self._last_exposures.pop(session.id, None)
             if self._meter is not None:
-                self._meter.session_closed(session.id, ended=False)
+                self._meter.session_closed(session.id, ended=has_ended)
         for listener in self._listeners:
             with self._guarded:
                 listener(session)

@@ -29,7 +29,7 @@ def test_each_store_has_a_directory_of_its_own(one: str, other: str) -> None:
     "other",
     [
         "postgresql://u:p@host:5432/db",
-        "postgres://other@HOST/db?sslmode=require&connect_timeout=3",
+        "postgres://other@host/db?sslmode=require&connect_timeout=3",
         "postgresql://u@/db?host=host&port=5432",
         "postgresql://host/?dbname=db&user=u",
     ],
