@@ -102,6 +102,7 @@ _OF_SERVERS: Final = f"upstream != '{OWN_UPSTREAM}'"
 _SESSIONS_WITH_SUCCESS: Final = f"SELECT session_id FROM invocation WHERE success AND {_OF_SERVERS}"
 _PROFILE: Final = f"if(JSONHas(metadata, '{PROFILE}'), JSONExtractString(metadata, '{PROFILE}'), '{DEFAULT_PROFILE}')"
 _ERASED_AT_ONCE: Final = 2_500
+_SESSION_COLUMNS: Final = {"invocation": "session_id", "exposure": "session_id", "session": "id"}
 _MAX_CONNECT_SECONDS: Final = 10.0
 _DEFINITIONS: Final = (
     "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()"
@@ -276,16 +277,16 @@ class ClickHouse(ArchivePort):
     def _stored(self, ids: Iterable[UUID]) -> Sequence[UUID]:
         """Return those of the sessions of which something is stored."""
         wanted = list(ids)
-        tables = (("session_id", "invocation"), ("session_id", "exposure"), ("id", "session"))
         parts = (
-            f"SELECT {column} AS id FROM {table} WHERE {column} IN {{ids:Array(UUID)}}" for column, table in tables
+            f"SELECT {column} AS id FROM {table} WHERE {column} IN {{ids:Array(UUID)}}"
+            for table, column in _SESSION_COLUMNS.items()
         )
         return [row["id"] for row in self._query(" UNION DISTINCT ".join(parts), ids=wanted)] if wanted else []
 
     def _delete(self, ids: Sequence[UUID]) -> None:
         with self._translated():
             for some in rows.slices(ids, _ERASED_AT_ONCE):
-                for table, column in (("invocation", "session_id"), ("exposure", "session_id"), ("session", "id")):
+                for table, column in _SESSION_COLUMNS.items():
                     condition = f"{column} IN {{ids:Array(UUID)}} SETTINGS mutations_sync = 1"
                     self._opened.command(f"ALTER TABLE {table} DELETE WHERE {condition}", parameters={"ids": some})
 

@@ -91,10 +91,7 @@ class SqlMaintenance(SqlStore):
 
         Who taught a learned pair stays known when the session goes.
         """
-
-        def keep_who_taught(connection: Connection, sessions: Sequence[Any]) -> None:
-            storing.keep_teachers(connection, sessions, self._names)
-
+        keep_who_taught = partial(storing.keep_teachers, names=self._names)
         ended = false() if expiry.sessions is None else and_(_ended(expiry.sessions), _is_empty)
         remove = partial(self._remove_aged, at_once=at_once)
         yield from remove("invocations", invocation.c.timestamp, expiry.invocations)

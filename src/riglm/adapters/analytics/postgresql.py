@@ -243,18 +243,14 @@ def _has_table(connection: Connection) -> bool:
 
 def _can_be_kept(connection: Connection) -> bool:
     """Whether the type is there; the extension is added if the user may do that."""
-    if _has_type(connection):
-        return True
     offered = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector' AND installed_version IS NULL"
-    if connection.execute(text(offered)).first() is None:
-        return False
-    try:
-        with connection.begin_nested():
-            connection.exec_driver_sql("CREATE EXTENSION vector")
-    except DBAPIError as error:
-        if error.connection_invalidated:
-            raise
-        return False
+    if not _has_type(connection) and connection.execute(text(offered)).first() is not None:
+        try:
+            with connection.begin_nested():
+                connection.exec_driver_sql("CREATE EXTENSION vector")
+        except DBAPIError as error:
+            if error.connection_invalidated:
+                raise
     return _has_type(connection)
 
 

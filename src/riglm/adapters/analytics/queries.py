@@ -23,20 +23,11 @@ from sqlalchemy import (
     type_coerce,
 )
 
-from riglm.adapters.analytics import rows
+from riglm.adapters.analytics import rows, tables
 from riglm.adapters.analytics.database import SqlStore, reads
 from riglm.adapters.analytics.prediction_store import ESCAPE, profile_patterns
 from riglm.adapters.analytics.rows import NameTuple, count, count_within, from_bytes, rows_in, slices, toolsets
-from riglm.adapters.analytics.tables import (
-    cooccurrence,
-    exposure,
-    invocation,
-    learned_pair,
-    override,
-    session,
-    token_usage,
-    warm_set,
-)
+from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, learned_pair, session, token_usage
 from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
@@ -280,8 +271,8 @@ _TIMES: Final[Mapping[RecordKind, Column[Any]]] = {  # of the events in each tab
     RecordKind.EXPOSURES: exposure.c.timestamp,
     RecordKind.COOCCURRENCES: cooccurrence.c.last_updated,
     RecordKind.LEARNED_PAIRS: learned_pair.c.updated_at,
-    RecordKind.OVERRIDES: override.c.created_at,
-    RecordKind.WARM_SETS: warm_set.c.created_at,
+    RecordKind.OVERRIDES: tables.override.c.created_at,
+    RecordKind.WARM_SETS: tables.warm_set.c.created_at,
 }
 _CONVERSIONS: Final = {RecordKind.EXPOSURES: _with_hidden, RecordKind.LEARNED_PAIRS: _with_vector}
 _LISTS: Final = frozenset({"tools_available", "shown", "available"})  # columns that refer to lists of tools

@@ -11,20 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    FromClause,
-    RowMapping,
-    Select,
-    Table,
-    delete,
-    exists,
-    func,
-    or_,
-    select,
-)
+from sqlalchemy import Column, ColumnElement, Connection, FromClause, Select, Table, delete, exists, func, or_, select
 
 from riglm.adapters.analytics.prediction_store import to_json
 from riglm.adapters.analytics.tables import exposure, session, toolset
@@ -216,7 +203,7 @@ def learned_pair_row(pair: LearnedPair) -> DatabaseRow:
     }
 
 
-def learned_pair_from(row: RowMapping) -> LearnedPair:
+def learned_pair_from(row: Mapping[Any, Any]) -> LearnedPair:
     """The learned pair of a row."""
     told = {name: value for name, value in row.items() if name != "dimensions"}
     told |= {"vector": from_bytes(row["vector"], row["dimensions"]), "terms": tuple(row["terms"])}

@@ -38,15 +38,7 @@ from sqlalchemy.types import TypeEngine
 
 from riglm.adapters.analytics import rows
 from riglm.adapters.analytics.engine import reason_of
-from riglm.adapters.analytics.rows import (
-    DatabaseRow,
-    delete_rows,
-    insert_into,
-    keep_lists,
-    rows_in,
-    sessions_there,
-    upsert,
-)
+from riglm.adapters.analytics.rows import DatabaseRow, delete_rows, insert_into, keep_lists, rows_in, upsert
 from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
@@ -378,7 +370,7 @@ def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
 
     If its session is missing, for example because it was purged, its owner is recorded.
     """
-    there = sessions_there(connection, {pair.session_id for pair in pairs if pair.session_id is not None})
+    there = rows.sessions_there(connection, {pair.session_id for pair in pairs if pair.session_id is not None})
     example: set[tuple[UUID, UUID]] = set()
     late: set[tuple[UUID, PairSource]] = set()
     for pair in pairs:

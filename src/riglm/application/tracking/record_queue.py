@@ -20,6 +20,7 @@ class DeferredRecord(Protocol):
 
 
 QueueItem = Record | DeferredRecord
+_DROPPED: Final = ("full", "refused", "damaged", "closed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +74,8 @@ class RecordQueue:
         self._items: deque[tuple[QueueItem, int]] = deque()
         self._bytes = 0
         self._in_hand = 0
-        self._accepted = self._stored = self._spooled = self._recovered = self._acknowledged = 0
-        self._dropped = {"full": 0, "refused": 0, "damaged": 0, "closed": 0}
+        self._accepted = self._recovered = self._acknowledged = 0
+        self._outcomes = {"stored": 0, "spooled": 0, **dict.fromkeys(_DROPPED, 0)}
         self._due_at: float | None = None
         self._flushes = 0
         self._begun = False
@@ -88,11 +89,11 @@ class RecordQueue:
         with self._lock:  # the plain lock is entered faster than the condition around it
             self._accepted += 1
             if self.is_closed:
-                self._dropped["closed"] += 1
+                self._outcomes["closed"] += 1
             elif (
                 len(self._items) + self._in_hand >= self._limits.records or self._bytes + size > self._limits.size_bytes
             ):
-                self._dropped["full"] += 1
+                self._outcomes["full"] += 1
             else:
                 self._items.append((item, size))
                 self._bytes += size
@@ -117,14 +118,9 @@ class RecordQueue:
             if batch.is_revoked:
                 return False
             batch.done += count
-            if outcome == "stored":
-                self._stored += count
-            elif outcome == "spooled":
-                self._spooled += count
-            else:
-                self._dropped[outcome] += count
+            self._outcomes[outcome] += count
             if batch.from_spool:
-                self._spooled -= count
+                self._outcomes["spooled"] -= count
             else:
                 self._release(count)
             return True
@@ -132,7 +128,7 @@ class RecordQueue:
     def drop_unmade(self) -> None:
         """Count an item that was taken and could not be made a record."""
         with self._changed:
-            self._dropped["refused"] += 1
+            self._outcomes["refused"] += 1
             self._release(1)
 
     def revoke(self, batch: Batch) -> Batch:
@@ -146,13 +142,13 @@ class RecordQueue:
         with self._changed:
             self._accepted += count
             self._recovered += count
-            self._spooled += count
+            self._outcomes["spooled"] += count
 
     def drop_damaged(self, count: int) -> None:
         """Count records of the spool that could not be read."""
         with self._changed:
-            self._spooled -= count
-            self._dropped["damaged"] += count
+            self._outcomes["spooled"] -= count
+            self._outcomes["damaged"] += count
 
     def wait_for_start(self, seconds: float, breath: float) -> None:
         """Wait `seconds`, or until `breath` seconds after `begin`, or until a flush or the end."""
@@ -193,7 +189,7 @@ class RecordQueue:
     def drop_rest(self) -> None:
         """Drop what was not taken."""
         with self._changed:
-            self._dropped["closed"] += len(self._items)
+            self._outcomes["closed"] += len(self._items)
             self._acknowledged += len(self._items)
             self._items.clear()
             self._notify()
@@ -217,14 +213,15 @@ class RecordQueue:
     def counts(self) -> RecordCounts:
         """Return what became of all records, at one instant."""
         with self._changed:
+            reasons = {reason: self._outcomes[reason] for reason in _DROPPED}
             return RecordCounts(
                 accepted=self._accepted,
-                stored=self._stored,
+                stored=self._outcomes["stored"],
                 queued=len(self._items) + self._in_hand,
-                spooled=self._spooled,
-                dropped=sum(self._dropped.values()),
+                spooled=self._outcomes["spooled"],
+                dropped=sum(reasons.values()),
                 recovered=self._recovered,
-                reasons=dict(self._dropped),
+                reasons=reasons,
             )
 
     @property

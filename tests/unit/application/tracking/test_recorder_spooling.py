@@ -193,7 +193,8 @@ def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_
     assert list(shop.list_invocations(session.id)) == calls
 
 
-def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root):
+def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root, monkeypatch):
+    monkeypatch.setattr(recording, "_LAST_DRAIN_SECONDS", SOON)
     pause = threading.Event()
     shop.on_try = lambda: pause.wait(0.1)
     recorder = spooling(shop, root, limits=QueueLimits(batch_records=20))
