@@ -92,7 +92,7 @@ def test_one_session_in_shadow_mode_decides_nothing_however_many_calls_it_had(re
 
 def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded, monkeypatch):
     monkeypatch.setenv("RIGLM_PREDICTOR__KIND", "frequency")
-    shown = recorded(worked(100))("report", "--tools", "3")
+    shown = recorded(worked(100))("report", "--predictor", "frequency", "--tools", "3")
     assert "Worth switching on: `riglm enforce`." in shown
     assert "What shadow mode recorded" in shown
     bars = [line for line in shown.splitlines() if "━" in line]
