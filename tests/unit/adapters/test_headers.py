@@ -27,47 +27,14 @@ WRAPPED = st.one_of(
     st.text(max_size=12).map(lambda one: f"=?base64?{one}?="),
     st.binary(max_size=9).map(lambda one: f"=?base64?{base64.b64encode(one).decode()}?="),
 )
-TOKENS = st.sampled_from(["Region", "region", "X-1", "a b", "", "é", "T!", "Z"])
-KINDS = st.sampled_from(["string", "integer", "boolean", "number", "object", "null", None, ["string"], 5])
 NAMES = st.sampled_from(["a", "b", "c", "properties", "x-mcp-header", "é", ""])
 
 
-def _marked(schema: dict[str, Any], mark: Any, kind: Any) -> dict[str, Any]:
-    return {
-        **schema,
-        **({"x-mcp-header": mark} if mark is not None else {}),
-        **({"type": kind} if kind is not None else {}),
-    }
-
-
-def _schemas(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    some = st.dictionaries(NAMES, children, max_size=3)
-    keywords = st.fixed_dictionaries(
-        {},
-        optional={
-            "properties": some,
-            "$defs": some,
-            "patternProperties": some,
-            "items": children,
-            "not": children,
-            "allOf": st.lists(children, max_size=2),
-            "prefixItems": children,
-            "default": children,
-            "enum": st.lists(children, max_size=2),
-        },
-    )
-    marks = st.one_of(st.none(), TOKENS, st.sampled_from([1, True, ["x"], 10**30]))
-    return st.builds(_marked, keywords, marks, KINDS)
-
-
-SCHEMAS = st.recursive(st.sampled_from([{}, True, {"type": "string"}, 5, None]), _schemas, max_leaves=8)
-GOOD = st.dictionaries(
+SCHEMAS = st.dictionaries(
     NAMES,
-    st.builds(
-        _marked,
-        st.just({}),
-        st.sampled_from(["A", "B", "C", "D-e", None]),
-        st.sampled_from(["string", "integer", "boolean"]),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["string", "integer", "boolean"])},
+        optional={"x-mcp-header": st.sampled_from(["A", "B", "C", "D-e"])},
     ),
 ).map(lambda found: {"type": "object", "properties": found})
 VALUES = st.recursive(
@@ -125,16 +92,7 @@ def test_a_value_is_read_as_the_sdk_reads_it(value: str):
     assert headers.decode_value(value) == expected
 
 
-@given(SCHEMAS)
-def test_marks_are_found_where_the_sdk_finds_them(schema: Any):
-    found = headers.annotated(json.dumps(schema).encode())
-    if inbound.find_invalid_x_mcp_header(schema) is not None:
-        assert found == ()
-    else:
-        assert {path: name for path, name, _ in found} == inbound.x_mcp_header_map(schema)
-
-
-@given(st.one_of(SCHEMAS, GOOD), ARGUMENTS)
+@given(SCHEMAS, ARGUMENTS)
 def test_arguments_are_repeated_as_the_sdk_repeats_them(schema: Any, arguments: dict[str, Any]):
     if inbound.find_invalid_x_mcp_header(schema) is not None:
         return
@@ -148,7 +106,7 @@ def test_arguments_are_repeated_as_the_sdk_repeats_them(schema: Any, arguments: 
 @st.composite
 def headed_calls(draw: st.DrawFn) -> tuple[Any, dict[str, Any], dict[str, str]]:
     """A schema, arguments, and headers that agree with them, but for a few that were changed."""
-    schema = draw(st.one_of(GOOD, SCHEMAS))
+    schema = draw(SCHEMAS)
     arguments = draw(ARGUMENTS)
     sent = {
         name.lower(): value

@@ -13,6 +13,8 @@ from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import read_catalog
 
+ALL = [f"tool{number:02}" for number in range(30)]
+
 
 class ScriptedPrediction(NullPrediction):
     """Expects the tools in `likes` and `next_uses`, and those in `needs` in a context, or what `signals` add up to."""

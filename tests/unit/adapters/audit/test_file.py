@@ -93,16 +93,6 @@ def test_standard_error_is_a_place(capfd):
     assert verify(lines, FIRST).faults == ()
 
 
-@pytest.mark.parametrize("event", AuditEvent)
-def test_each_record_has_a_time_and_an_event(tmp_path, event):
-    file = AuditFile(str(tmp_path / "audit.jsonl"))
-    file.record(event, {"tool": "a"})
-    file.close()
-    record = json.loads((tmp_path / "audit.jsonl").read_text())
-    assert list(record) == ["time", "event", "tool", "previous", "hash"]
-    assert record["event"] == event.value
-
-
 def test_a_cut_line_is_told_from_a_changed_removed_or_added_one(tmp_path):
     path = tmp_path / "audit.jsonl"
     written(path, *"abcd")

@@ -8,8 +8,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_plain
 
 from riglm.adapters.telemetry.metrics import OPENMETRICS, OTHER, PLAIN, REFUSED, PrometheusMetrics
-from riglm.domain.exposure import SEARCH_SURFACE, Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
+from riglm.domain.exposure import Exposure
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.embedder import EmbedderStatus
@@ -97,44 +97,6 @@ def test_what_is_scraped_parses_in_the_format_that_was_asked_for(metrics, accept
     assert found["riglm_build_info", frozenset({("version", "9.9")})] == 1.0
 
 
-def test_calls_are_counted_by_server_by_how_they_were_found_and_by_how_they_ended(metrics):
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.002)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.LISTED, None, 0.02)
-    metrics.called(SESSION, "read", "docs", DiscoveryMethod.SEARCHED, ErrorKind.TOOL, 0.2)
-    metrics.called(SESSION, "read", "mail", DiscoveryMethod.NAMED, ErrorKind.UNAVAILABLE, 2.0)
-    calls = {"upstream": "docs", "found": "listed"}
-    assert value(metrics, "riglm_calls_total", outcome="success", **calls) == 2
-    assert value(metrics, "riglm_calls_total", upstream="docs", found="searched", outcome="tool") == 1
-    assert value(metrics, "riglm_call_errors_total", upstream="docs", kind="tool") == 1
-    assert value(metrics, "riglm_call_errors_total", upstream="docs", kind="timeout") == 0
-    assert value(metrics, "riglm_call_errors_total", upstream="mail", kind="unavailable") == 1
-    assert value(metrics, "riglm_call_duration_seconds_count", upstream="docs") == 3
-    assert value(metrics, "riglm_call_duration_seconds_sum", upstream="docs") == pytest.approx(0.222)
-    assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="0.0025") == 1
-    assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="0.025") == 2
-    assert value(metrics, "riglm_call_duration_seconds_bucket", upstream="docs", le="+Inf") == 3
-
-
-def test_hit_rate_counts_the_tools_of_servers_that_were_used_with_a_list_that_hid_something(metrics):
-    ends = [
-        ("docs", DiscoveryMethod.LISTED, None),
-        ("docs", DiscoveryMethod.LISTED, ErrorKind.TOOL),
-        ("docs", DiscoveryMethod.SEARCHED, None),
-        ("docs", DiscoveryMethod.NAMED, None),
-        ("docs", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL),  # ran perhaps not at all
-        (OWN_UPSTREAM, DiscoveryMethod.LISTED, None),
-        ("", DiscoveryMethod.NAMED, ErrorKind.PROTOCOL),
-    ]
-    for upstream, found, kind in ends:
-        metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce", found is DiscoveryMethod.LISTED)
-        metrics.called(SESSION, "read", upstream, found, kind, 0.1, "enforce")
-    assert found_by_mode(metrics, "enforce") == [2, 2]
-
-
-def found_by_mode(metrics: PrometheusMetrics, mode: str) -> list[float]:
-    return [value(metrics, "riglm_hit_rate_calls_total", mode=mode, result=one) for one in ("hit", "missed")]
-
-
 def test_names_that_are_not_configured_are_folded_into_one(metrics):
     before = len(values(metrics))
     for number in range(1000):
@@ -152,20 +114,6 @@ def test_a_session_that_goes_on_elsewhere_has_no_price_here(metrics):
     metrics.called(SESSION, "t0", "docs", DiscoveryMethod.LISTED, None, 0.1, "enforce", True)
     metrics.session_closed(SESSION, ended=False)
     assert value(metrics, "riglm_price_tokens_total", mode="enforce", arm="no_proxy") == 0
-
-
-def test_searches_are_counted_for_each_session_that_ended_and_saw_a_list(metrics):
-    busy, quiet, gone, never = (uuid7() for _ in range(4))
-    for each in (busy, quiet, gone):
-        metrics.exposed(exposed(3, session_id=each), changed=False)
-    for _ in range(4):
-        metrics.exposed(exposed(1, session_id=busy, surface=SEARCH_SURFACE), changed=False)
-    for each in (busy, quiet, never):
-        metrics.session_closed(each, ended=True)
-    metrics.session_closed(gone, ended=False)
-    assert value(metrics, "riglm_session_searches_count") == 2
-    assert value(metrics, "riglm_session_searches_sum") == 4
-    assert value(metrics, "riglm_session_searches_bucket", le="0.0") == 1
 
 
 def test_the_terms_of_the_law_are_of_one_instant():

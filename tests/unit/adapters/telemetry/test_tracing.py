@@ -87,16 +87,6 @@ def test_a_request_without_a_usable_trace_begins_one(exporter, carrier):
     assert exporter.spans[0].parent is None
 
 
-def test_what_is_not_sampled_is_not_exported_and_still_has_a_context(exporter, monkeypatch):
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-    with made(exporter) as tracer:
-        span = tracer.served("ping", {}, {"traceparent": PARENT})
-        span.ended()
-        assert span.carrier()["traceparent"].startswith(f"00-{TRACE}-")
-        assert span.carrier()["traceparent"].endswith("-00")
-    assert exporter.spans == []
-
-
 def test_the_standards_variables_name_the_service(exporter, monkeypatch):
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=theirs,deployment.environment.name=test")
     with made(exporter) as tracer:
@@ -145,12 +135,3 @@ def test_what_is_left_is_exported_at_the_end_and_no_longer_waited_for_than_two_s
         stuck.served("ping", {}, {}).ended()
     assert not go_on.is_set()
     go_on.set()
-
-
-def test_another_protocol_than_the_one_that_is_spoken_is_worth_a_word(exporter, caplog, monkeypatch):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-    with made(exporter):
-        assert caplog.messages == []
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "grpc")
-    with made(exporter):
-        assert "http/protobuf, not by grpc" in caplog.text

@@ -3,25 +3,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.adapters.mcp.upstream import deadlines, reconnecting_channel
+from riglm.adapters.mcp.upstream import deadlines
 from riglm.adapters.mcp.upstream.channel import deliver
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.wire.decoding import decode
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
-from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, greeted, settle
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, ask, greeted, settle
 from tests.waiting import wait_until_async
-
-
-@pytest.fixture
-def wires() -> Wires:
-    return Wires()
-
-
-@pytest.fixture
-def ears() -> Ears:
-    return Ears()
 
 
 @pytest.fixture
@@ -34,11 +24,6 @@ async def link(wires, ears, closed):
     link = ChannelLink(SPEC, wires, ears, QUICK, closed.append)
     yield link
     await link.close()
-
-
-@pytest.fixture(autouse=True)
-def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 @pytest.mark.parametrize(

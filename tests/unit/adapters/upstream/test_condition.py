@@ -2,7 +2,6 @@
 
 import pytest
 
-from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
@@ -24,20 +23,10 @@ class Piped(ChannelUpstream):
 
 
 @pytest.fixture
-def wires() -> Wires:
-    return Wires()
-
-
-@pytest.fixture
 async def piped(wires):
     upstream = Piped(wires)
     yield upstream
     await within(upstream.close())
-
-
-@pytest.fixture(autouse=True)
-def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 def state(upstream):

@@ -41,16 +41,6 @@ class Owner:
         return self.downs[-1]
 
 
-@pytest.fixture
-def wires() -> Wires:
-    return Wires()
-
-
-@pytest.fixture(autouse=True)
-def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
-
-
 async def test_after_failures_in_a_row_a_message_is_refused_at_once(wires, monkeypatch):
     monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 20.0)
     owner = Owner(wires)

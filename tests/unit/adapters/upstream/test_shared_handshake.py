@@ -1,18 +1,12 @@
 import pytest
 
-from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.shared_process import SharedProcess
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, greeted, notification, settle
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, ask, greeted, notification, settle
 
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
-
-
-@pytest.fixture
-def wires() -> Wires:
-    return Wires()
 
 
 @pytest.fixture
@@ -28,11 +22,6 @@ async def shared(wires, emptied):
     shared = SharedProcess(SPEC, wires, QUICK, on_empty)
     yield shared
     await shared.close()
-
-
-@pytest.fixture(autouse=True)
-def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 class Client:

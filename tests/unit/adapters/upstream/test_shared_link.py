@@ -1,20 +1,9 @@
 import pytest
 
-from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.shared_channel import SharedLink
-from tests.unit.adapters.upstream.actors import QUICK, SPEC, Ears, Wires, ask, settle
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, ask, settle
 
 LOG_LEVEL = {"_meta": {"io.modelcontextprotocol/logLevel": "info"}}
-
-
-@pytest.fixture
-def wires() -> Wires:
-    return Wires()
-
-
-@pytest.fixture
-def ears() -> Ears:
-    return Ears()
 
 
 @pytest.fixture
@@ -22,11 +11,6 @@ async def link(wires, ears):
     link = SharedLink(SPEC, wires, ears, QUICK)
     yield link
     await link.close()
-
-
-@pytest.fixture(autouse=True)
-def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 async def test_a_log_message_goes_to_the_only_request_that_asked_for_logs(link, wires, ears):

@@ -4,7 +4,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint
 from riglm.adapters.mcp.upstream.sse_upstream import SseUpstream
@@ -74,11 +73,6 @@ class OldServer:
     @property
     def methods(self) -> list[object]:
         return [message.get("method") for message in self.messages]
-
-
-@pytest.fixture(autouse=True)
-def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from riglm.adapters.mcp.upstream import reconnecting_channel
 from riglm.adapters.mcp.upstream import stdio_upstream as stdio
 from riglm.adapters.mcp.upstream.process import ProcessReaper
 from riglm.adapters.mcp.upstream.stdio_upstream import StdioUpstream
@@ -17,11 +16,6 @@ from tests.waiting import wait_until_async
 
 SCRIPT = str(Path(__file__).with_name("child.py"))
 LIMIT = 65_536
-
-
-@pytest.fixture(autouse=True)
-def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,44 +73,6 @@ def pieces(stream: bytes) -> list[list[bytes]]:
 def test_events_are_the_same_however_the_stream_is_cut(stream: bytes, events: list[Event]) -> None:
     for chunks in pieces(stream)[: 300 if len(stream) > 300 else None]:
         assert parse(*chunks) == events
-
-
-lines = st.sampled_from(
-    [
-        b"data: {}",
-        b"data:x",
-        b"data",
-        b"id: 3",
-        b"id",
-        b"retry: 7",
-        b"retry: x",
-        b": hi",
-        b"event: message",
-        b"event: a",
-        b"",
-        b"y",
-        b"\xff",
-    ]
-)
-endings = st.sampled_from([b"\n", b"\r\n", b"\r"])
-streams = st.lists(st.tuples(lines, endings).map(b"".join)).map(b"".join)
-
-
-@given(streams, st.lists(st.integers(0)), st.integers(1, 30))
-def test_cuts_and_limits_never_change_what_is_parsed(stream: bytes, places: list[int], limit: int) -> None:
-    def outcome(chunks: list[bytes]) -> tuple[list[Event], bool]:
-        events: list[Event] = []
-        parser = EventParser(events.append, limit)
-        try:
-            for chunk in chunks:
-                parser.feed(chunk)
-        except EventTooLargeError:
-            return events, True
-        return events, False
-
-    edges = [0, *sorted(place % (len(stream) + 1) for place in places), len(stream)]
-    chunks = [stream[start:stop] for start, stop in itertools.pairwise(edges)]
-    assert outcome(chunks) == outcome([stream])
 
 
 @given(

@@ -158,25 +158,6 @@ async def test_a_predictor_is_made_where_it_is_another_one(live, change, makes, 
     assert [each for _, each in prediction.plans] == reload
 
 
-async def test_a_predictor_that_tries_to_end_the_process_is_refused(live):
-    def make(settings):
-        raise SystemExit(3)
-
-    here = live(PredictionReloadHandler(Prediction(), lambda settings: settings, make))
-    with pytest.raises(InvalidInputError, match=r"predictor\.kind: 'ends' cannot be loaded \(SystemExit\)"):
-        await here.put({"predictor": {"kind": "ends"}})
-
-
-async def test_sections_are_set_back_whole_and_what_was_the_default_is_no_change(live):
-    here = live()
-    before = here.shown()
-    nothing = {"privacy": None, "sessions": None, "filtering": None, "control": None, "timeouts": None}
-    assert (await here.put(nothing)).version == before.version
-    assert (await here.put({**nothing, "predictor": None})).version == before.version + 1
-    assert here.settings.predictor.options == {}
-    assert here.settings.predictor.kind == "hybrid"
-
-
 async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, monkeypatch):
     monkeypatch.setattr(configuration, "PROVING_SECONDS", 0.05)
     go_on, prediction = threading.Event(), Prediction()
@@ -194,10 +175,3 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
         assert (await here.put({"predictor": {"kind": "server"}})).version == before + 1
     finally:
         go_on.set()
-
-
-async def test_of_very_many_faults_a_hundred_are_told(live):
-    with pytest.raises(InvalidInputError) as refused:
-        await live().put({f"max_tols_{number}": 1 for number in range(5000)})
-    assert len(refused.value.faults) == 101
-    assert "4900 more places are wrong" in refused.value.faults[-1].detail

@@ -10,14 +10,7 @@ from riglm.domain.policy import OverrideKind, OverrideScope
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ProtocolEra
 from tests.records import an_override
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
-
-ALL = [f"tool{number:02}" for number in range(30)]
-
-
-@pytest.fixture
-def catalog():
-    return a_catalogue(count=30)
+from tests.unit.application.scripted_prediction import ALL, Stage, a_session, names_in
 
 
 def change(stage, predictor="hybrid", **rules):

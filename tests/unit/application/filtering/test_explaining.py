@@ -9,14 +9,7 @@ from riglm.domain.policy import OverrideKind
 from riglm.domain.prediction import Prediction
 from riglm.domain.session_state import SessionState
 from tests.records import an_override
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
-
-ALL = [f"tool{number:02}" for number in range(30)]
-
-
-@pytest.fixture
-def catalog():
-    return a_catalogue(count=30)
+from tests.unit.application.scripted_prediction import ALL, Stage, a_catalogue, a_session
 
 
 def remembered(stage, session):

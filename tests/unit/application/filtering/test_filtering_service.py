@@ -17,11 +17,6 @@ def override(kind, tool, **about):
     return Override(id=uuid4(), kind=kind, tool=tool, created_at=1.0, **about)
 
 
-@pytest.fixture
-def catalog():
-    return a_catalogue(count=30)
-
-
 @pytest.mark.parametrize("client", ["x", "claude-code"])
 def test_an_override_for_one_session_leaves_the_lists_of_others_the_same(catalog, client):
     mine, other = a_session(client, ProtocolEra.MODERN), a_session(client, ProtocolEra.MODERN)

@@ -6,15 +6,9 @@ import pytest
 
 from riglm.domain import jsonrpc
 from riglm.domain.session import ProtocolEra
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
+from tests.unit.application.scripted_prediction import ALL, Stage, a_catalogue, a_session, names_in
 
-ALL = [f"tool{number:02}" for number in range(30)]
 SURFACES = [("", ProtocolEra.HANDSHAKE), ("x", ProtocolEra.MODERN)]
-
-
-@pytest.fixture
-def catalog():
-    return a_catalogue(count=30)
 
 
 def servers(count, each):

@@ -3,16 +3,10 @@
 import pytest
 
 from riglm.domain.schemas.section import PriceSettings
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session
+from tests.unit.application.scripted_prediction import ALL, Stage, a_catalogue, a_session
 
-ALL = [f"tool{number:02}" for number in range(30)]
 UNCACHED = PriceSettings(preset="uncached").prices()
 START = {"tool09": 0.9, "tool02": 0.5}
-
-
-@pytest.fixture
-def catalog():
-    return a_catalogue(count=30)
 
 
 def started(session, catalog, prices=UNCACHED, **rules):

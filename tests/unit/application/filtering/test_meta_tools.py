@@ -9,16 +9,10 @@ from riglm.application.tool_lists.list_writer import NAMES
 from riglm.domain.schemas.section import PriceSettings
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import read_catalog
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
+from tests.unit.application.scripted_prediction import ALL, Stage, a_catalogue, a_session, names_in
 
-ALL = [f"tool{number:02}" for number in range(30)]
 EVERY = dict.fromkeys(NAMES, True)
 UNCACHED = PriceSettings(preset="uncached").prices()
-
-
-@pytest.fixture
-def catalog():
-    return a_catalogue(count=30)
 
 
 def short(**rules):

@@ -9,16 +9,10 @@ from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Surface
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import read_catalog
-from tests.unit.application.scripted_prediction import Stage, a_catalogue, a_session, names_in
+from tests.unit.application.scripted_prediction import ALL, Stage, a_catalogue, a_session, names_in
 
-ALL = [f"tool{number:02}" for number in range(30)]
 MARK = b'"_meta":{"anthropic/alwaysLoad":true}'
 USES = {"tool09": 0.9, "tool02": 0.5}
-
-
-@pytest.fixture
-def catalog():
-    return a_catalogue(count=30)
 
 
 def learned(**rules):

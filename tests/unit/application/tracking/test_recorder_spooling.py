@@ -1,24 +1,19 @@
 """The recorder with a spool: nothing is lost while the store is away or hangs, and order is kept."""
 
 import logging
-import sqlite3
 import threading
-from contextlib import closing
 
 import pytest
 
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking import recorder as recording
 from riglm.application.tracking.record_queue import QueueLimits
-from riglm.application.tracking.recorder import Backoff
-from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_session, an_invocation
 from tests.unit.application.tracking.shop import SOON, Eager, Shop, obeys_the_law
 from tests.waiting import wait_until
 
 IMPATIENT = 0.05
-LONG = Backoff(first=3600.0, longest=3600.0)
 
 
 class Shelf(SqliteSpool):
@@ -30,11 +25,6 @@ class Shelf(SqliteSpool):
         if self.fails:
             raise SpoolUnavailableError("the shelf is broken")
         return super().append(records)
-
-
-def change(path, statement):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
 
 
 @pytest.fixture
@@ -138,25 +128,6 @@ def test_a_full_spool_loses_nothing_that_the_queue_can_hold(shop, root):
         wait_until(lambda: recorder.counts().stored == 100)
 
 
-def test_what_is_left_at_the_end_is_on_disk_and_stored_by_the_next_start(shop, root, caplog):
-    shop.away = True
-    session = a_session()
-    calls = calls_of(session, 700)
-    recorder = spooling(shop, root, backoff=LONG)
-    recorder.start()
-    put(recorder, calls)
-    with caplog.at_level(logging.INFO):
-        counts = recorder.close()
-    assert (counts.accepted, counts.spooled, counts.queued, counts.dropped) == (700, 700, 0, 0)
-    assert "700 records wait on disk for the next start" in caplog.text
-    shop.away = False
-    with spooling(shop, root) as after:
-        wait_until(lambda: after.counts().stored == 700)
-        counts = after.counts()
-        assert (counts.accepted, counts.recovered, counts.spooled) == (700, 700, 0)
-    assert list(shop.list_invocations(session.id)) == calls
-
-
 @pytest.mark.parametrize("seconds", [SOON, 0.0])
 def test_a_short_run_stores_at_its_end_what_ended_processes_left(shop, root, monkeypatch, seconds):
     monkeypatch.setattr(recording, "_LAST_DRAIN_SECONDS", seconds)
@@ -236,19 +207,6 @@ def test_what_can_be_kept_nowhere_at_the_end_is_counted_as_lost(shop, root, capl
     assert "5 records could not be stored before the end and are lost" in caplog.text
 
 
-def test_damaged_records_are_counted_and_the_rest_is_stored(shop, root, caplog):
-    with SqliteSpool(root) as left:
-        left.append([a_session() for _ in range(10)])
-    (path,) = root.glob("*.db")
-    change(path, "UPDATE record SET checksum = 0 WHERE id = 5")
-    with spooling(shop, root) as recorder:
-        wait_until(lambda: recorder.counts().stored == 9)
-        counts = recorder.counts()
-        assert (counts.accepted, counts.recovered, counts.reasons["damaged"]) == (10, 10, 1)
-        assert obeys_the_law(recorder)
-    assert "1 records in the spool are damaged, and lost" in caplog.text
-
-
 def test_a_record_that_the_store_refuses_is_dropped_from_the_spool_too(shop, root):
     bad = an_invocation(a_session(), "bad")
     shop.refuses = lambda record: getattr(record, "id", None) == bad.id
@@ -262,17 +220,6 @@ def test_a_record_that_the_store_refuses_is_dropped_from_the_spool_too(shop, roo
         wait_until(lambda: recorder.counts().reasons["refused"] == 1)
         wait_until(lambda: recorder.counts().spooled == 0)
         assert obeys_the_law(recorder)
-
-
-def test_a_store_that_cannot_be_opened_leaves_everything_on_disk(root):
-    def closed():
-        raise AnalyticsUnavailableError("no driver")
-
-    recorder = Eager(closed, open_spool=lambda: SqliteSpool(root))
-    with recorder:
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-        assert recorder.counts().spooled == 1
 
 
 class Odd(SqliteSpool):
@@ -359,14 +306,3 @@ def test_a_spool_that_fails_as_nobody_foresaw_ends_nothing(shop, root, place, ca
     assert (recorder.counts().stored, recorder.counts().spooled) == (40, 0)
     assert set(shop.list_invocations(session.id)) == set(calls)
     assert "Input/output error" in caplog.text
-
-
-def test_the_last_records_do_not_wait_for_the_disk(shop, root):
-    shelf = SqliteSpool(root, durable=True)
-    shop.away = True
-    with spooling(shop, root, shelf=shelf, backoff=LONG) as recorder:
-        recorder.put(a_session())
-        assert recorder.flush(SOON)
-        assert shelf._durable
-    assert not shelf._durable
-    assert recorder.counts().spooled == 1
