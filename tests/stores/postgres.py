@@ -30,6 +30,30 @@ EXTERNAL = "RIGLM_TEST_POSTGRES_URL"
 
 _DEADLINE_SECONDS = WAIT_SECONDS
 _ALL_MAY_PASS = 0o001
+_END_OTHER_SESSIONS = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+_SHAPE = """
+SELECT string_agg(concat_ws(' ', oid, relname, relacl), ',' ORDER BY oid),
+       (SELECT count(*) FROM pg_namespace WHERE oid >= 16384),
+       (SELECT count(*) FROM pg_db_role_setting WHERE setdatabase IN
+           (SELECT oid FROM pg_database WHERE datname = current_database()))
+FROM pg_class WHERE oid >= 16384
+"""
+_EMPTY_TABLES = """
+DO $$
+DECLARE
+    name text;
+    has_rows boolean;
+    filled text[] := '{}';
+BEGIN
+    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'alembic_version' LOOP
+        EXECUTE 'SELECT EXISTS (SELECT FROM ' || name || ')' INTO has_rows;
+        IF has_rows THEN filled := filled || name; END IF;
+    END LOOP;
+    IF filled <> '{}' THEN EXECUTE 'TRUNCATE ' || array_to_string(filled, ', ') || ' RESTART IDENTITY CASCADE'; END IF;
+END $$
+"""
 
 
 class PostgresServer:
@@ -148,12 +172,16 @@ class PostgresServer:
 
 
 class Databases:
-    """Databases for tests on one server: empty ones, and ones that hold riglm's tables."""
+    """Databases for tests on one server: empty ones, and ones that hold riglm's tables.
+
+    One with tables is emptied for the next test, unless its schema or its settings were changed.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._template = f"riglm_test_{uuid4().hex}"
-        self._has_template = False
+        self._shape: object = None
+        self._idle: list[str] = []
 
     def url_of(self, database: str) -> str:
         """Where a database of this server is."""
@@ -162,18 +190,26 @@ class Databases:
     @contextmanager
     def empty(self) -> Iterator[str]:
         """A new database without tables, while the block runs; its URL."""
-        with self._database(sql.SQL("template1")) as url:
-            yield url
+        name = f"riglm_test_{uuid4().hex}"
+        self._create(name, sql.SQL("template1"))
+        try:
+            yield self.url_of(name)
+        finally:
+            self._drop(name)
 
     @contextmanager
     def migrated(self) -> Iterator[str]:
         """A new database with riglm's tables, while the block runs; its URL."""
-        if not self._has_template:
+        if self._shape is None:
             self._create(self._template, sql.SQL("template1"))
-            self._has_template = True
             schema.upgrade(self.url_of(self._template))
-        with self._database(sql.Identifier(self._template)) as url:
-            yield url
+            self._shape = self.execute(_SHAPE, self._template)
+        if not (self._idle and self._is_emptied(self._idle[-1])):
+            self._idle.append(f"riglm_test_{uuid4().hex}")
+            self._create(self._idle[-1], sql.Identifier(self._template))
+        name = self._idle.pop()
+        yield self.url_of(name)
+        self._idle.append(name)
 
     def execute(self, statement: str | sql.Composed, database: str = "") -> Sequence[tuple[Any, ...]]:
         """What a statement gives, outside of a transaction."""
@@ -183,18 +219,19 @@ class Databases:
             return found.fetchall() if found.description else []
 
     def close(self) -> None:
-        """Remove the template."""
-        if self._has_template:
-            self._drop(self._template)
-
-    @contextmanager
-    def _database(self, template: sql.Composable) -> Iterator[str]:
-        name = f"riglm_test_{uuid4().hex}"
-        self._create(name, template)
-        try:
-            yield self.url_of(name)
-        finally:
+        """Remove the template, and the databases that were made of it."""
+        for name in (self._template, *self._idle):
             self._drop(name)
+
+    def _is_emptied(self, name: str) -> bool:
+        """Whether an idle database is as it was when it was made; one whose schema was changed is removed."""
+        with psycopg.connect(self.url_of(name), autocommit=True, connect_timeout=10) as connection:
+            connection.execute(_END_OTHER_SESSIONS)
+            if connection.execute(_SHAPE).fetchall() == self._shape:
+                connection.execute(_EMPTY_TABLES)
+                return True
+        self._drop(self._idle.pop())
+        return False
 
     def _create(self, name: str, template: sql.Composable) -> None:
         self.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), template))
