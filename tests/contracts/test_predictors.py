@@ -4,7 +4,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from riglm.adapters.prediction import GROUP, available, select_predictor
+from riglm.adapters.prediction import GROUP, available, counts, select_predictor
 from riglm.ports.predictor import PredictorPort
 from riglm.testing.predictor import PredictorContract
 
@@ -15,8 +15,11 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 class TestInstalledPredictors(PredictorContract):
+    stream_length = 520
+
     @pytest.fixture
-    def predictor(self, kind: str) -> PredictorPort:
+    def predictor(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> PredictorPort:
+        monkeypatch.setattr(counts, "_MAX_ROWS", 320)
         return select_predictor(kind)
 
 

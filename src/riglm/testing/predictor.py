@@ -80,6 +80,9 @@ def _frozen(prediction_input: PredictionInput) -> tuple[Any, ...]:
 class PredictorContract:
     """The contract of `PredictorPort`."""
 
+    stream_length = 6_500
+    """Calls of the stream over which memory stays bounded: more than the predictor remembers."""
+
     @pytest.fixture
     def predictor(self) -> PredictorPort:
         """A predictor that has learned nothing yet."""
@@ -236,9 +239,9 @@ class PredictorContract:
     def test_memory_stays_bounded_over_a_long_stream(self, predictor: PredictorPort) -> None:
         """The last third of a stream of ever new tools adds little to what the rest needed."""
         sizes = []
-        for number in range(6_500):
+        for number in range(1, self.stream_length + 1):
             tools = tuple(f"server{number // 50}__tool{number + near}" for near in range(4))
             predictor.learn(a_prediction_input(*tools[:3], candidates=tools, principal=f"p{number}"), tools[3])
-            if number in (4_499, 6_499):
+            if number in (self.stream_length * 9 // 13, self.stream_length):
                 sizes.append(len(pickle.dumps(predictor)))
         assert sizes[1] < 1.2 * sizes[0]
