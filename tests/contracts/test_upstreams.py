@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -32,20 +33,18 @@ def on_pipes(sharing: ProcessSharing, *flags: str, max_processes: int = 32) -> U
     )
 
 
-@asynccontextmanager
-async def over_http(kind: str, path: str, sharing: ProcessSharing = "auto") -> AsyncIterator[UpstreamPort]:
-    server = await asyncio.create_subprocess_exec(
-        *SERVER, "--transport", "http", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
-    )
-    try:
+@pytest.fixture(scope="module")
+def origin() -> Iterator[str]:
+    """Where a server listens that the tests share."""
+    command = [*SERVER, "--transport", "http", "--lifetime", "3600"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
-        port = json.loads(await within(server.stdout.readline()))["port"]
-        url = f"http://127.0.0.1:{port}{path}"
-        async with opened(UpstreamSpec(name="scripted", kind=kind, url=url, sharing=sharing)) as upstream:  # type: ignore[arg-type]
-            yield upstream
-    finally:
+        yield f"http://127.0.0.1:{json.loads(server.stdout.readline())['port']}"
         server.kill()
-        await within(server.wait())
+
+
+def over_http(kind: str, url: str, sharing: ProcessSharing = "auto") -> UpstreamSpec:
+    return UpstreamSpec(name="scripted", kind=kind, url=url, sharing=sharing)  # type: ignore[arg-type]
 
 
 class TestStdioUpstream(UpstreamContract):
@@ -78,20 +77,20 @@ class TestStdioUpstreamOfTheHandshakeEraAlone(UpstreamContract):
 
 class TestHttpUpstream(UpstreamContract):
     @pytest.fixture
-    async def upstream(self) -> AsyncIterator[UpstreamPort]:
-        async with over_http("http", "/mcp") as upstream:
+    async def upstream(self, origin: str) -> AsyncIterator[UpstreamPort]:
+        async with opened(over_http("http", f"{origin}/mcp")) as upstream:
             yield upstream
 
 
 class TestSseUpstream(UpstreamContract):
     @pytest.fixture
-    async def upstream(self) -> AsyncIterator[UpstreamPort]:
-        async with over_http("sse", "/sse") as upstream:
+    async def upstream(self, origin: str) -> AsyncIterator[UpstreamPort]:
+        async with opened(over_http("sse", f"{origin}/sse")) as upstream:
             yield upstream
 
 
 class TestSseUpstreamWithASharedStream(UpstreamContract):
     @pytest.fixture
-    async def upstream(self) -> AsyncIterator[UpstreamPort]:
-        async with over_http("sse", "/sse", "shared") as upstream:
+    async def upstream(self, origin: str) -> AsyncIterator[UpstreamPort]:
+        async with opened(over_http("sse", f"{origin}/sse", "shared")) as upstream:
             yield upstream
