@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,28 @@ from tests.waiting import WAIT_SECONDS, wait_until
 pytestmark = pytest.mark.timeout(120)
 
 TEXTS = [f"Lists the issues of project {each}" for each in range(16)]
+QUICK_MODEL = """
+import sys
+if "riglm.adapters.embedding.model_server" in sys.orig_argv:
+    import hashlib
+    import numpy as np
+    from riglm.adapters.embedding import fastembed
+    from riglm.adapters.embedding.fastembed import LoadedModel
+
+    class Engine:
+        def embed(self, texts, batch_size):
+            return [np.frombuffer(hashlib.shake_256(text.encode()).digest(384), np.uint8) + 1.0 for text in texts]
+
+    fastembed._load_bundled_model = lambda: LoadedModel(fastembed.BUNDLED_MODEL, fastembed.REVISION, Engine())
+    embed = LoadedModel.embed
+"""
+"""Each Python process that is started runs this first: the model process has a model that is loaded at once."""
+
+LOADED_LATE = """
+import time
+load = fastembed._load_bundled_model
+fastembed._load_bundled_model = lambda: time.sleep(3) or load()
+"""
 PATIENT = {"deadline": WAIT_SECONDS, "start_deadline": WAIT_SECONDS, "idle": WAIT_SECONDS}
 
 
@@ -65,15 +88,16 @@ def private(directory: Path, first_delay: float = 0.01, **options: float) -> Fas
     return FastembedEmbedder(BUNDLED_MODEL, settings, first_delay=first_delay)
 
 
-@pytest.fixture
-def run_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Have each Python process that is started run a program first; `embed` is the method of the model."""
+@pytest.fixture(autouse=True)
+def run_in_process(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have the model process run a program first; `embed` is the method of the model."""
+    site = tmp_path_factory.mktemp("site")
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
 
     def prepared(program: str) -> None:
-        model = "from riglm.adapters.embedding.fastembed import LoadedModel\nembed = LoadedModel.embed\n"
-        (tmp_path / "sitecustomize.py").write_text(model + program)
-        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path[1:]]))
+        (site / "sitecustomize.py").write_text(QUICK_MODEL + textwrap.indent(program, "    "))
 
+    prepared("")
     return prepared
 
 
@@ -146,7 +170,10 @@ def test_idle_process_exits_and_the_next_request_starts_another(place: Path) -> 
         assert embedder.status().status == "ready"
 
 
-def test_request_is_repeated_when_the_process_is_killed_meanwhile(place: Path) -> None:
+def test_request_is_repeated_when_the_process_is_killed_meanwhile(
+    place: Path, run_in_process: Callable[[str], None]
+) -> None:
+    run_in_process("LoadedModel.embed = lambda self, text: [embed(self, text) for _ in range(100)][0]\n")
     with sharing(place) as embedder, ThreadPoolExecutor(1) as pool:
         expected = embedder.embed(TEXTS)
         killed = only_server(place)
@@ -239,7 +266,10 @@ def test_library_that_hangs_ends_with_its_process(
         hanging.wait(WAIT_SECONDS)
 
 
-def test_process_that_cannot_load_in_time_does_not_hold_up_the_start(tmp_path: Path) -> None:
+def test_process_that_cannot_load_in_time_does_not_hold_up_the_start(
+    tmp_path: Path, run_in_process: Callable[[str], None]
+) -> None:
+    run_in_process(LOADED_LATE)
     with private(tmp_path, start_deadline=0.001, first_delay=60) as embedder:
         assert embedder.status().status == "unavailable"
         with pytest.raises(EmbedderUnavailableError, match="did not answer"):
@@ -262,7 +292,10 @@ def test_closing_ends_a_request_that_hangs(tmp_path: Path) -> None:
         embedder.embed(["Read a file"])
 
 
-def test_closing_ends_a_private_process_that_is_still_loading(tmp_path: Path) -> None:
+def test_closing_ends_a_private_process_that_is_still_loading(
+    tmp_path: Path, run_in_process: Callable[[str], None]
+) -> None:
+    run_in_process(LOADED_LATE)
     embedder = private(tmp_path)
     with ThreadPoolExecutor(1) as pool:
         opening = pool.submit(embedder.__enter__)
