@@ -44,6 +44,15 @@ def _model_server() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def riglm_is_forked() -> Iterator[None]:
+    """Every `python -m riglm` that tests start is forked from a process that has imported it."""
+    from tests.preloaded import forked
+
+    with forked():
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres() -> "Iterator[Databases]":
     """Databases on a real PostgreSQL, which is started by the first test that asks for it."""

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -68,10 +68,15 @@ _EVERYDAY = (
     "fetch_page",
     "time",
 )
+_DEFAULTS = {"LANG": "C.UTF-8", "PYTHONPATH": str(Path(__file__).parents[1])}
+"""Variables with the value that a process has in effect without them: one that is forked imports from the checkout."""
+
+_WITHOUT_EFFECT = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
 MARK = "RIGLM_TEST_STAGE"
 """Every process that a test's stage starts carries this variable, so that none is lost from sight."""
 
-_MAIN = str(Path(__file__).parents[1] / "src" / "riglm" / "__main__.py")
+_ROOT = Path(__file__).parents[1]
+_MAIN = str(_ROOT / "src" / "riglm" / "__main__.py")
 _environment = dict(os.environ)  # tests may change it before the process that forks is started
 _PR_SET_NAME = 15
 _LONGEST = 1 << 17
@@ -85,9 +90,9 @@ def process_name(env: Mapping[str, str]) -> str:
 def can_start(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """True for riglm in an environment that does not concern the interpreter itself."""
     return tuple(command[: len(PROGRAM)]) == PROGRAM and all(
-        env.get(name) == _environment.get(name)
+        env.get(name, _DEFAULTS.get(name)) == _environment.get(name, _DEFAULTS.get(name))
         for name in {*env, *_environment}
-        if name.startswith(("PYTHON", "LD_", "LC_", "LANG", "TZ"))
+        if name.startswith(("PYTHON", "LD_", "LC_", "LANG", "TZ")) and name not in _WITHOUT_EFFECT
     )
 
 
@@ -138,6 +143,23 @@ def riglm_command(*arguments: str) -> list[str]:
     return [sys.executable, "-IS", str(Path(__file__).with_name("relay.py")), _socket_name(os.getpid()), *arguments]
 
 
+@contextlib.contextmanager
+def forked() -> Iterator[None]:
+    """Have every riglm forked that this process starts by `python -m riglm`, while the block runs."""
+    start_process = subprocess.Popen.__init__
+
+    def start_or_fork(self: "subprocess.Popen[Any]", args: Any, *more: Any, **options: Any) -> None:
+        if not isinstance(args, str) and can_start(args, options.get("env") or os.environ):
+            args = riglm_command(*map(str, args[len(PROGRAM) :]))
+        start_process(self, args, *more, **options)
+
+    subprocess.Popen.__init__ = start_or_fork  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        subprocess.Popen.__init__ = start_process  # type: ignore[method-assign]
+
+
 def _socket_name(pid: int) -> str:
     return f"riglm-tests-{pid}"
 
@@ -154,7 +176,7 @@ def _forking(pid: int) -> socket.socket:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno(), relays.fileno()],
-            cwd=Path(__file__).parents[1],
+            cwd=_ROOT,
             env=_environment,
         )
 

