@@ -4,7 +4,7 @@ import pytest
 
 from tests.browser.window import Window
 from tests.integration.oauth import sites
-from tests.integration.test_oauth import Home, add
+from tests.integration.oauth_home import Home, add
 from tests.waiting import wait_until_async
 
 

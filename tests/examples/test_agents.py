@@ -1,20 +1,16 @@
 """The examples for agent libraries, each run with a scripted model that calls only what it is shown."""
 
-from typing import Any
-
 import pytest
-from agents import Model, ModelResponse, Tool, Usage, set_tracing_disabled
-from agents.items import TResponseInputItem
-from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from agents import set_tracing_disabled
 from langchain_core.messages import AIMessage
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 from pydantic_ai.messages import ModelResponse as PydanticResponse
 from pydantic_ai.messages import TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from tests.examples.conftest import HABIT, TASK
+from tests.examples.scripted import ScriptedChat, ScriptedModel
 
 
 def assert_learned_to_show(shown: list[list[str]]) -> None:
@@ -69,16 +65,6 @@ async def test_the_pydantic_ai_agent_is_shown_the_tools_for_now(example, a_selec
     assert_used(session)
 
 
-class ScriptedChat(GenericFakeChatModel):
-    """LangChain's own fake, with tools."""
-
-    shown: list[list[str]]
-
-    def bind_tools(self, tools: Any, **_: Any) -> "ScriptedChat":
-        self.shown.append([tool.name for tool in tools])
-        return self
-
-
 async def test_the_langgraph_agent_binds_the_tools_for_now(example, a_selector):
     module = example("langgraph_agent")
     calls = [
@@ -90,40 +76,6 @@ async def test_the_langgraph_agent_binds_the_tools_for_now(example, a_selector):
     assert await module.work(TASK, model, session) == "all is ready"
     assert_learned_to_show(model.shown)
     assert_used(session)
-
-
-class ScriptedModel(Model):
-    """Calls tools one after the other, the first of them a search, and then says that it is done."""
-
-    def __init__(self, *calls: tuple[str, str]) -> None:
-        self.calls = list(calls)
-        self.shown: list[list[str]] = []
-
-    async def get_response(
-        self,
-        system_instructions: str | None,
-        input: str | list[TResponseInputItem],  # noqa: A002
-        model_settings: Any,
-        tools: list[Tool],
-        *_: Any,
-        **__: Any,
-    ) -> ModelResponse:
-        self.shown.append([tool.name for tool in tools])
-        output: Any = ResponseOutputMessage(
-            id="m",
-            type="message",
-            role="assistant",
-            status="completed",
-            content=[ResponseOutputText(type="output_text", text="all is ready", annotations=[])],
-        )
-        if self.calls:
-            name, arguments = self.calls.pop(0)
-            assert name in self.shown[-1]
-            output = ResponseFunctionToolCall(type="function_call", call_id=name, name=name, arguments=arguments)
-        return ModelResponse(output=[output], usage=Usage(), response_id=None)
-
-    def stream_response(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from agents import set_tracing_disabled
 from langchain_core.messages import AIMessage
 
 from riglm import ToolSelector
-from tests.examples.test_agents import ScriptedChat, ScriptedModel
+from tests.examples.scripted import ScriptedChat, ScriptedModel
 from tests.unit.defer.test_agent_framework import Scripted
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "library.md"

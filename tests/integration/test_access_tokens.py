@@ -15,8 +15,8 @@ import yaml
 from joserfc.jwk import ECKey, KeySet, RSAKey
 
 from tests.integration.oauth import serving
-from tests.integration.test_learning import SERVER
 from tests.integration.token_issuer import TokenIssuer
+from tests.integration.topical import SERVER
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage, raw_post

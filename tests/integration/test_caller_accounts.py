@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.integration.oauth import sites
-from tests.integration.test_oauth import redirect_of
+from tests.integration.oauth_home import redirect_of
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage

@@ -3,50 +3,19 @@
 import asyncio
 import contextlib
 import json
-import os
 import sqlite3
-import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client
 
-from tests.integration.topical_server import TOPICS
-from tests.preloaded import riglm_command
+from tests.integration.topical import LESSONS, TOOLS, riglm
 
-SERVER = Path(__file__).with_name("topical_server.py")
-TOOLS = [f"{topic}_{action.replace(' ', '_')}" for topic, actions in TOPICS.items() for action in actions]
-
-LESSONS = {  # nothing that the tools say of themselves leads from the context to the tools
-    "prepare the monthly zebra review": ("maps_elevation", "shell_kill_process"),
-    "get ready for the visit of the auditors": ("music_set_volume", "weather_pollen_count"),
-}
 PARAPHRASES = {
     "preparing this month's zebra review": ("maps_elevation", "shell_kill_process"),
     "the auditors visit us, get everything ready": ("music_set_volume", "weather_pollen_count"),
 }
-
-
-@asynccontextmanager
-async def riglm(data: Path, mode: str, **settings: str) -> AsyncIterator[Client]:
-    """A client in front of a riglm of its own with this data directory."""
-    env = {
-        "PATH": os.environ["PATH"],
-        "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
-        "RIGLM_DATA_DIR": str(data),
-        "RIGLM_FILTERING__COLD_START_LIMIT": "8",
-        "RIGLM_FILTERING__META_TOOLS__MARK_TOOL": "true",
-        **settings,
-    }
-    server = [sys.executable, str(SERVER)]
-    command, *arguments = riglm_command("run", "--", *server)
-    command = StdioServerParameters(command=command, args=arguments, env=env)
-    async with Client(stdio_client(command), mode=mode, read_timeout_seconds=30) as client:
-        await client.list_tools()
-        yield client
 
 
 async def best_for(client: Client, context: str) -> list[str]:
@@ -68,13 +37,19 @@ async def teach(data: Path, mode: str, training_queue: dict[str, Sequence[str]])
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_tools_that_no_description_could_suggest_come_first_after_a_restart(tmp_path, mode):
+async def test_tools_that_no_description_could_suggest_come_first_after_a_restart_and_no_context_is_in_clear(
+    tmp_path, mode
+):
     await teach(tmp_path / "taught", mode, LESSONS)
     for arm in ("taught", "control"):
         async with riglm(tmp_path / arm, mode) as client:
             for context, tools in PARAPHRASES.items():
                 found = set(tools) & set(await best_for(client, context))
                 assert found == (set(tools) if arm == "taught" else set()), (arm, context)
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "taught").rglob("*") if path.is_file())
+    assert b"maps_elevation" in stored
+    assert b"zebra" not in stored
+    assert b"auditors" not in stored
 
 
 async def test_misses_that_were_searched_are_at_hand_for_that_context_in_the_next_session(tmp_path):
@@ -91,14 +66,6 @@ async def test_misses_that_were_searched_are_at_hand_for_that_context_in_the_nex
         names = await best_for(client, context)
     assert {"sms_send_text_message", "sms_block_number", "sms_verify_phone", "sms_list_messages"} <= set(names)
     assert len(names) < 30
-
-
-async def test_nothing_about_a_context_is_stored_in_clear(tmp_path):
-    await teach(tmp_path, "legacy", LESSONS)
-    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert b"maps_elevation" in stored
-    assert b"zebra" not in stored
-    assert b"auditors" not in stored
 
 
 async def test_what_a_burst_of_calls_and_a_mark_teach_of_contexts_is_stored_before_a_clean_end(tmp_path):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.test_learning import LESSONS, SERVER, TOOLS
+from tests.integration.topical import LESSONS, SERVER, TOOLS
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage

@@ -7,11 +7,9 @@ import pytest
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.policy import Override, OverrideKind, OverrideScope
-from tests.integration.test_stable_bytes import HANDSHAKE, LESSON, MODERN, Wire, example, names, training_queue
+from tests.integration.wire_client import HANDSHAKE, LESSON, MODERN, Wire, names
 from tests.records import an_override
 from tests.waiting import wait_until_async
-
-__all__ = ["example", "training_queue"]  # fixtures
 
 
 def put(data: Path, *overrides: Override) -> None:

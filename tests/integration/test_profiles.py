@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.test_learning import SERVER, TOOLS, riglm
+from tests.integration.topical import SERVER, TOOLS, riglm
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
 from tests.interaction.stage import Stage, raw_post
@@ -93,8 +93,15 @@ async def test_profiles_that_work_at_the_same_time_learn_separately(stage: Stage
         assert set(json.loads(report.stdout)["tools"]["never_used"]) == had - set(tools)
 
 
-async def test_each_profile_denies_what_its_own_list_names(stage: Stage) -> None:
-    origin = serve(stage)
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One riglm with two profiles, for all that leaves it as it was."""
+    made = Stage(tmp_path_factory.mktemp("profiles"))
+    yield serve(made)
+    made.close()
+
+
+async def test_each_profile_denies_what_its_own_list_names(origin: str) -> None:
     async with AsyncExitStack() as stack:
         for era in (HANDSHAKE, MODERN):
             said = {profile: await stack.enter_async_context(client(origin, era, *PATHS[profile])) for profile in USED}
@@ -105,8 +112,7 @@ async def test_each_profile_denies_what_its_own_list_names(stage: Stage) -> None
             assert "result" in (await said["deploy"].call("payments_list_charges", {})).parts
 
 
-async def test_a_session_of_one_profile_is_unknown_in_another(stage: Stage) -> None:
-    origin = serve(stage)
+async def test_a_session_of_one_profile_is_unknown_in_another(origin: str) -> None:
     async with client(origin, HANDSHAKE, *PATHS["review"]) as said:
         await said.greet()
         session = {"mcp-session-id": said.link.session_id}
@@ -127,10 +133,10 @@ async def test_a_session_of_one_profile_is_unknown_in_another(stage: Stage) -> N
     ],
 )
 async def test_an_unknown_profile_is_refused_with_the_names_of_those_that_there_are(
-    stage: Stage, place, status: int, words: str
+    origin: str, place, status: int, words: str
 ) -> None:
     path, headers = place
-    found, _, body = await raw_post(serve(stage) + path, b'{"jsonrpc":"2.0","id":1,"method":"ping"}', headers)
+    found, _, body = await raw_post(origin + path, b'{"jsonrpc":"2.0","id":1,"method":"ping"}', headers)
     assert found == status
     assert words in body.decode()
 
@@ -148,12 +154,7 @@ async def test_a_token_selects_its_profile_and_no_other(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("started_in", "profile", "denied"),
-    [
-        ("shop/src", {}, True),
-        ("shop/src", {"RIGLM_FILTERING__PROFILE": "default"}, False),
-        ("elsewhere", {}, False),
-        ("elsewhere", {"RIGLM_FILTERING__PROFILE": "shop"}, True),
-    ],
+    [("shop/src", {}, True), ("shop/src", {"RIGLM_FILTERING__PROFILE": "default"}, False), ("elsewhere", {}, False)],
 )
 async def test_a_stdio_client_gets_the_profile_of_its_directory_unless_one_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started_in: str, profile: dict[str, str], denied: bool

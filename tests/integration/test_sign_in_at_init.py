@@ -21,7 +21,7 @@ from riglm.cli.main import app
 from tests import npm
 from tests.integration.oauth import Client as OAuthClient
 from tests.integration.oauth import sites
-from tests.integration.test_oauth import redirect_of
+from tests.integration.oauth_home import redirect_of
 from tests.preloaded import riglm_command
 from tests.waiting import WAIT_SECONDS
 
