@@ -19,6 +19,8 @@ from tests.integration.past import TOOLS, a_past, definitions, listing_server
 from tests.preloaded import riglm_command
 
 pytestmark = pytest.mark.timeout(300)
+PHASES = ("--phases", "examples,fuzzing")
+"""The others of schemathesis take long: `python -m benchmarks.control schema`."""
 
 
 class Ears:
@@ -89,7 +91,7 @@ async def test_another_size_of_lists_changes_the_next_list_of_a_client_that_is_t
 
 def test_it_keeps_what_its_document_promises(tmp_path: Path):
     with controlled(tmp_path, past=a_past(time.time())) as riglm:
-        done = schemathesis(riglm.control, WRITE_TOKEN, tmp_path, "--max-examples", "1", "--seed", "1")
+        done = schemathesis(riglm.control, WRITE_TOKEN, tmp_path, "--max-examples", "2", "--seed", "1", *PHASES)
         assert done.returncode == 0, done.stdout
         assert "22 selected" in done.stdout, done.stdout
         assert '"level": "error"' not in riglm.log

@@ -91,7 +91,7 @@ async def test_what_bounds_an_answer_of_the_inner_voice_counts_for_the_next_ques
                 await stage.live.put({"knowledge": late})
 
 
-async def test_a_thousand_changes_under_calls_fail_none_and_show_no_mixture(tmp_path):
+async def test_hundreds_of_changes_under_calls_fail_none_and_show_no_mixture(tmp_path):
     configurations = [
         {
             "filtering": {
@@ -113,13 +113,13 @@ async def test_a_thousand_changes_under_calls_fail_none_and_show_no_mixture(tmp_
         chance, version = random.Random(5), stage.live.shown().version
         first = version
         seldom = [5] * 8 + [1]  # another predictor learns from the record first, which takes its time
-        for place, wanted in enumerate(chance.choices(configurations, seldom, k=1000)):
+        for place, wanted in enumerate(chance.choices(configurations, seldom, k=200)):
             if place % 5 == 0:
                 calls.append(asyncio.create_task(caller.call("tool30")))
                 lists.append(asyncio.create_task(lister.listed()))
             changed = await stage.live.put(wanted, expected_version=version)
             version = changed.version
-        assert version > first + 800
+        assert version > first + 160
         assert set(await asyncio.gather(*calls)) == {"tool30"}
         seen = {frozenset(names) for names in await asyncio.gather(*lists)}
         assert seen <= {_list_by(each["filtering"]) for each in configurations}
@@ -155,16 +155,16 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("document", BAD, ids=str)
-async def test_a_bad_document_changes_nothing(tmp_path, document):
+async def test_a_bad_document_changes_nothing(tmp_path):
     async with visibility(tmp_path) as stage:
         before, content, parts = stage.live.shown(), stage.file.read_bytes(), _in_force(stage)
-        with pytest.raises(InvalidInputError) as refused:
-            await stage.live.put(document)
-        assert all(fault.detail for fault in refused.value.faults)
-        assert stage.live.shown() == before
+        for document in BAD:
+            with pytest.raises(InvalidInputError) as refused:
+                await stage.live.put(document)
+            assert all(fault.detail for fault in refused.value.faults), document
+            assert stage.live.shown() == before, document
+            assert _in_force(stage) == parts, document
         assert stage.file.read_bytes() == content
-        assert _in_force(stage) == parts
         assert [file.name for file in tmp_path.iterdir()] == ["riglm.yaml"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.waiting import WAIT_SECONDS
 
-KILLS = 10
+KILLS = 6
 
 RECORDING = """
 import sys

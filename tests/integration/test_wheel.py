@@ -55,7 +55,7 @@ def test_an_installed_riglm_brings_its_migrations_and_its_page(installed: Path, 
 
 @pytest.mark.timeout(180)
 def test_what_runs_is_the_installed_copy(installed: Path, tmp_path: Path) -> None:
-    program = "import riglm.cli.main, sys; sys.stdout.write(riglm.cli.main.__file__)"
+    program = "import riglm, sys; sys.stdout.write(riglm.__file__)"
     environment = {"PYTHONPATH": str(installed)}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
