@@ -3,6 +3,8 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from riglm.domain.naming import MAX
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
@@ -222,6 +224,16 @@ async def test_questions_and_log_levels_work_with_several_servers(stage: Stage, 
             await client.wait_for("notifications/message", count=number)
         levels = [m.decoded("params")["level"] for m in client.notifications if m.method == "notifications/message"]
         assert levels == ["error", "error"]
+
+
+@pytest.mark.parametrize("asks", ["initialize=ping,tools/list=roots/list", "initialize=roots/list,tools/list=ping"])
+async def test_servers_may_ask_before_they_answer_the_handshake_or_a_list(stage: Stage, asks: str):
+    servers = {"alpha": stage.entry("stdio", *ALPHA, "--ask-at", asks), "beta": stage.entry("stdio", *BETA)}
+    answers = {"roots/list": lambda _: b'{"roots":[]}'}
+    async with stage.client(BOTH_ERAS[0], upstream=stage.config("two", servers), answers=answers) as client:
+        tools = names(await everything(client, "tools/list", "tools"))
+        assert tools == [f"{server}__{name}" for server in servers for name in catalog.NAMES]
+        assert "roots/list" in [message.method for message in client.asked]
 
 
 @routes(BOTH_ERAS)

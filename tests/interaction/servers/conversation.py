@@ -192,6 +192,10 @@ class Conversation:
         options = self.options
         if exchange.method in options.hang_at.split(","):
             await asyncio.Event().wait()
+        for each in filter(None, options.ask_at.split(",")):
+            method, question = each.split("=")
+            if exchange.method == method:
+                await exchange.ask(question)
         try:
             self._check_era(exchange)
             result = await self._handler(exchange)(exchange)

@@ -22,6 +22,7 @@ class Options:
     bearer: str | None = None
     banner: str | None = None
     hang_at: str = ""
+    ask_at: str = ""
     exit_at_start: int | None = None
     die_once: str | None = None
     stubborn: bool = False
