@@ -184,7 +184,7 @@ class Recorder:
         """Do one thing that is due; return False if nothing is."""
         if self._spool is not None:
             self._spool.sync_if_due()
-        if self._queue.is_closed and self._ends_at is None:
+        if self._queue.is_closed and self._ends_at is None and not self._is_opening():
             self._ends_at = time.monotonic() + _LAST_DRAIN_SECONDS
             self._retry_at = 0.0
             return True
@@ -218,6 +218,11 @@ class Recorder:
     def _is_storing(self) -> bool:
         """Return True if the writer has records that are nowhere else."""
         return self._given is not None and not (self._given.from_spool or self._given.is_revoked)
+
+    def _is_opening(self) -> bool:
+        """Return True while records wait for a store that is not open yet; the end waits for it, too."""
+        has_records = self._given is not None or self._pending or not self._queue.is_empty
+        return bool(has_records) and not self._failures and not self._writer.is_open
 
     def _relieve(self) -> bool:
         """Take the batch from a store that has it for too long, or while the queue fills up: it is spooled.

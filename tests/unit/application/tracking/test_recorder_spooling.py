@@ -177,6 +177,24 @@ def test_the_end_waits_for_a_slow_store_to_take_what_is_spooled(shop, root, monk
     assert list(root.iterdir()) == []
 
 
+def test_the_end_waits_for_a_store_that_is_still_being_opened(shop, root, monkeypatch):
+    monkeypatch.setattr(recording, "_LAST_DRAIN_SECONDS", 0.0)
+    ended = threading.Event()
+
+    def open_store():
+        wait_until(lambda: recorder.counts().spooled == 1 and recorder._queue.is_closed)
+        ended.wait(0.2)  # longer than the end takes that waits for nothing
+        monkeypatch.setattr(recording, "_LAST_DRAIN_SECONDS", SOON)
+        return shop
+
+    recorder = Eager(open_store, open_spool=lambda: SqliteSpool(root), timeout_seconds=IMPATIENT)
+    recorder.start()
+    recorder.put(a_session())
+    counts = recorder.close(timeout=SOON)
+    assert (counts.stored, counts.spooled) == (1, 0)
+    assert list(root.iterdir()) == []
+
+
 @pytest.mark.parametrize("hangs", [False, True])
 def test_the_end_takes_what_was_spooled_unless_the_store_hangs_and_then_it_stays(shop, root, hangs):
     with SqliteSpool(root) as left:
