@@ -225,9 +225,9 @@ def _check_records(status: StoreStatus) -> Iterator[Finding]:
         what = f"the newest record is {-age / 60:.0f} minutes ahead of this machine's clock"
         yield _finding(Severity.WARNING, "clock", what, _SET_CLOCK)
     elif age < 7 * _DAY:
-        yield _finding(Severity.OK, "records", f"{since} old")
+        yield _finding(Severity.OK, "records", since)
     else:
-        yield _finding(Severity.NOTE, "records", f"{since} old", "see under clients whether they still start riglm")
+        yield _finding(Severity.NOTE, "records", since, "see under clients whether they still start riglm")
 
 
 def _check_knowledge(status: StoreStatus | None) -> Iterator[Finding]:
