@@ -74,7 +74,7 @@ def _place(argument: TyperArgument) -> str:
 
 
 def _spelled(option: TyperOption) -> str:
-    value = "" if option.is_flag else f" {option.metavar or (option.name or '').upper()}"
+    value = "" if option.is_flag else f" {option.metavar or (option.name or '').upper().rstrip('_')}"
     return f"{', '.join([*option.opts, *option.secondary_opts])}{value}"
 
 
