@@ -47,6 +47,13 @@ async def test_a_request_that_waited_too_long_fails_once_and_says_how_long(metho
     await wait_until_async(lambda: clock._timer is None)
 
 
+async def test_a_request_that_expires_after_signs_of_life_says_so():
+    clock = Deadlines("server", HASTY)
+    answer = Answer(request(1, "tools/call"))
+    clock.add(answer, ignore).progressed()
+    assert await answer.words() == "upstream 'server' did not answer tools/call within 0.05 s of its last message"
+
+
 async def test_signs_of_life_are_worth_time_but_not_for_ever():
     clock = Deadlines("server", HASTY)
     answer = Answer(request(1, "tools/call"))

@@ -76,6 +76,18 @@ async def test_an_answer_that_is_none_is_an_error_that_says_so(response, words, 
         assert answer.failure[0] is kind
 
 
+@pytest.mark.parametrize("kind", ["json", "events"])
+@pytest.mark.parametrize(("asked", "given"), [(2, "2"), ("7", 7.0)])
+async def test_an_answer_may_give_the_id_in_another_type(asked, given, kind):
+    server = WebServer()
+    line = json.dumps({"jsonrpc": "2.0", "id": given, "result": {}}).encode()
+    server.handlers["tools/call"] = saying(reply(line)) if kind == "json" else streaming(web.event(line))
+    async with visibility(server) as upstream:
+        answer = ask(upstream.connect(Ears()), asked, "tools/call")
+        assert await answer.result() == {}
+        assert answer.raw["id"] == asked
+
+
 @pytest.mark.parametrize("named", [{"id": None}, {}])
 @pytest.mark.parametrize(("kind", "status"), [("json", 200), ("json", 400), ("json", 500), ("events", 200)])
 async def test_an_error_that_could_not_name_the_request_is_its_answer(named, status, kind):
