@@ -1,7 +1,7 @@
 """`riglm enforce`, `shadow`, `config` and `control`: look at the configuration, and change it."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from riglm.domain.exposure import Mode
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Configuration
-    from riglm.domain.client_setup import ClientSetup, InstallPlan
+    from riglm.domain.client_setup import ClientSetup
     from riglm.domain.schemas.downstream import ControlSettings
 
 
@@ -49,16 +49,42 @@ def shadow(dry_run: ModeDryRunOption = False, config: ConfigOption = None, as_js
 
 
 def _switch_mode(mode: Mode, config: Path | None, *, dry_run: bool, as_json: bool) -> None:
+    from riglm.adapters.configuration.locations import store_url
+    from riglm.application.setup.init import SetupPlanner, install
+    from riglm.application.setup.undo import carry_out
+    from riglm.cli.setup_access import setup_context
+    from riglm.container import Container
+    from riglm.domain.redaction import mask_url
+
     files = find_configurations(config)
     if not files:
         raise UnusableInputError(
             "there is no configuration to change: no riglm.yaml here, and none that `riglm init` made — fix: name it "
             "with --config, or set RIGLM_FILTERING__MODE where riglm is started"
         )
-    stores = [_change_store(mode, each, dry_run=dry_run) for each in _list_configurations(files, mode)]
+    by_store: dict[str, Configuration] = {}  # of those with one store, one with another mode if there is any
+    for file in files:
+        configuration = configuration_of(file)
+        if mode == "enforce" and not configuration.settings.filtering.enabled:
+            raise ConfigurationError(
+                f"{file}: filtering.enabled is false, so nothing would be hidden — fix: remove it first"
+            )
+        url = store_url(configuration.settings)
+        if by_store.setdefault(url, configuration).settings.filtering.mode == mode:
+            by_store[url] = configuration
+    stores = []
+    for url, configuration in by_store.items():
+        rules = configuration.settings.filtering
+        if rules.mode != mode and not dry_run:
+            with Container(settings=configuration.settings).analytics() as store:
+                store.put_setting_changes({"filtering.mode": mode})
+        place = mask_url(url).removeprefix("sqlite:///")
+        stores.append({"store": place, "before": rules.mode, "changed": rules.mode != mode, "strategy": rules.strategy})
+    context = setup_context()
+    plans = SetupPlanner(context).preload_plans(files, is_on=mode == "enforce")
     clients = [
         {"client": each.place.client, "file": str(each.place.file), "trouble": each.fault or None}
-        for each in _change_preloading(mode, files, dry_run=dry_run)
+        for each in (plans if dry_run else carry_out(partial(install, context), plans))
     ]
     report = {"mode": mode, "dry_run": dry_run, "stores": stores, "clients": clients}
     if as_json:
@@ -69,68 +95,24 @@ def _switch_mode(mode: Mode, config: Path | None, *, dry_run: bool, as_json: boo
         raise typer.Exit(1)
 
 
-def _list_configurations(files: Sequence[Path], mode: Mode) -> "list[Configuration]":
-    """Return one configuration for each store; one with another mode if there is any."""
-    from riglm.adapters.configuration.locations import store_url
-
-    found: dict[str, Configuration] = {}
-    for file in files:
-        configuration = configuration_of(file)
-        if mode == "enforce" and not configuration.settings.filtering.enabled:
-            raise ConfigurationError(
-                f"{file}: filtering.enabled is false, so nothing would be hidden — fix: remove it first"
-            )
-        other = found.setdefault(store_url(configuration.settings), configuration)
-        if other.settings.filtering.mode == mode:
-            found[store_url(configuration.settings)] = configuration
-    return list(found.values())
-
-
-def _change_store(mode: Mode, configuration: "Configuration", *, dry_run: bool) -> dict[str, Any]:
-    from riglm.adapters.configuration.locations import store_url
-    from riglm.container import Container
-    from riglm.domain.redaction import mask_url
-
-    settings = configuration.settings
-    before = settings.filtering.mode
-    if before != mode and not dry_run:
-        with Container(settings=settings).analytics() as store:
-            store.put_setting_changes({"filtering.mode": mode})
-    place = mask_url(store_url(settings)).removeprefix("sqlite:///")
-    return {"store": place, "before": before, "changed": before != mode, "strategy": settings.filtering.strategy}
-
-
-def _change_preloading(mode: Mode, files: Sequence[Path], *, dry_run: bool) -> "Sequence[InstallPlan]":
-    """Have clients that defer the tools of all servers load those of riglm, or defer them again."""
-    from riglm.application.setup.init import SetupPlanner, install
-    from riglm.application.setup.undo import carry_out
-    from riglm.cli.setup_access import setup_context
-
-    context = setup_context()
-    plans = SetupPlanner(context).preload_plans(files, is_on=mode == "enforce")
-    return plans if dry_run else carry_out(partial(install, context), plans)
-
-
 def _print_report(report: dict[str, Any]) -> None:
-    mode, verb = report["mode"], "would be" if report["dry_run"] else "is now"
+    mode, dry_run = report["mode"], report["dry_run"]
     for each in report["stores"]:
-        store = printable(each["store"])
+        store, verb = printable(each["store"]), "would be" if dry_run else "is now"
         if not each["changed"]:
             typer.echo(f"{store}: filtering.mode is {mode} already")
             continue
         typer.echo(f"{store}: filtering.mode {verb} {mode} (it was {each['before']})")
-        if each["strategy"] != "prediction":
-            strategy = each["strategy"]
+        if (strategy := each["strategy"]) != "prediction":
             typer.echo(f"  filtering.strategy is {strategy}: nothing is predicted, and the mode changes no list")
-    if any(each["changed"] for each in report["stores"]) and not report["dry_run"]:
+    if any(each["changed"] for each in report["stores"]) and not dry_run:
         typer.echo("riglm processes that run follow within seconds; `riglm config reset filtering.mode` reverts it")
     does = "loads riglm's tools at once" if mode == "enforce" else "defers riglm's tools"
     for each in report["clients"]:
-        file = printable(each["file"])
+        outcome = f"{'would change' if dry_run else 'changed'}: {each['client']} {does}"
         if each["trouble"]:
-            typer.echo(f"{file} was not changed: {printable(each['trouble'])}")
-        else:
-            typer.echo(f"{file} {'would change' if report['dry_run'] else 'changed'}: {each['client']} {does}")
+            outcome = f"was not changed: {printable(each['trouble'])}"
+        typer.echo(f"{printable(each['file'])} {outcome}")
 
 
 app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=None, no_args_is_help=True)

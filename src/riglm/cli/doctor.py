@@ -11,10 +11,9 @@ import typer
 
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, printable
 from riglm.domain.doctor import DoctorSection, Finding, Severity, is_healthy
+from riglm.domain.duration import format_count
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from riglm.cli.doctor_checks import Examination
 
 
@@ -99,15 +98,8 @@ def print_report(findings: Sequence[Finding]) -> None:
                     what.append("\nfix: ", style="bold").append(printable(each.fix), style="not bold")
                 table.add_row(f"  [{style}]{word}[/]", Text(printable(each.place)), what)
             console.print(table, end="\n\n")
-        console.print(_summary(findings))
+        errors, warnings = (sum(each.severity is severity for each in findings) for severity in _BAD)
+        words = [format_count(count, word) for count, word in ((errors, "error"), (warnings, "warning")) if count]
+        style = "bold red" if errors else "yellow" if warnings else "green"
+        console.print(Text(f"found {' and '.join(words)}" if words else "healthy", style=style))
     typer.echo("\n".join(line.rstrip() for line in captured.get().rstrip().split("\n")))
-
-
-def _summary(findings: Sequence[Finding]) -> "Text":
-    from rich.text import Text
-
-    counts = [(sum(each.severity is severity for each in findings), severity.value) for severity in _BAD]
-    words = [f"{count} {word}{'s' if count > 1 else ''}" for count, word in counts if count]
-    if not words:
-        return Text("healthy", style="green")
-    return Text(f"found {' and '.join(words)}", style="bold red" if counts[0][0] else "yellow")

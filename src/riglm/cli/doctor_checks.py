@@ -1,5 +1,6 @@
 """The checks of `riglm doctor` for the configurations in use."""
 
+import contextlib
 import os
 import platform
 import sys
@@ -116,12 +117,16 @@ def _check(
 
 
 def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> _Subject:
-    configuration: Configuration | None
+    configuration: Configuration | None = None
     try:
-        configuration = _with_changes(load(options))
+        configuration = load(options)
+        with contextlib.suppress(AnalyticsUnavailableError):  # the check of the store reports it
+            configuration = with_setting_changes(configuration, read_setting_changes(configuration.settings))
         problems = "\n".join(_problems(configuration))
     except ConfigurationError as error:
-        configuration, problems = _load_without_servers(options), str(error)
+        configuration, problems = None, str(error)
+        with contextlib.suppress(ConfigurationError):
+            configuration = load(Options(config=options.config, with_servers=False))
     return _Subject(
         label=options.config.stem if options.config and not is_alone else "",
         configuration=configuration,
@@ -131,43 +136,23 @@ def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> 
     )
 
 
-def _with_changes(configuration: Configuration) -> Configuration:
-    """Return a configuration with the settings that were changed at run time, if the store can be read."""
-    try:
-        return with_setting_changes(configuration, read_setting_changes(configuration.settings))
-    except AnalyticsUnavailableError:
-        return configuration  # the check of the store reports it
-
-
-def _load_without_servers(options: Options) -> Configuration | None:
-    try:
-        return load(Options(config=options.config, with_servers=False))
-    except ConfigurationError:
-        return None
-
-
 def _problems(configuration: Configuration) -> list[str]:
     """Return all that keeps riglm from starting so, but what is missing of single servers."""
     from riglm.adapters import prediction
     from riglm.adapters.embedding import embedders
-    from riglm.adapters.embedding.embedders import require_known_model
 
     settings = configuration.settings
     found: dict[str, None] = {}
-
-    def require_parts() -> None:
+    try:
         require_predictor(configuration, prediction.available)
         Container(settings=settings).predictor()
-
-    def require_model() -> None:
+    except ConfigurationError as error:
+        found |= dict.fromkeys(str(error).splitlines())
+    try:
         require_embedder(configuration, embedders.available)
-        require_known_model(settings.embedder)
-
-    for require in (require_parts, require_model):
-        try:
-            require()
-        except ConfigurationError as error:
-            found |= dict.fromkeys(str(error).splitlines())
+        embedders.require_known_model(settings.embedder)
+    except ConfigurationError as error:
+        found |= dict.fromkeys(str(error).splitlines())
     return list(found)
 
 
@@ -230,8 +215,12 @@ def _common_checks(
     settings: Settings, rules: Mapping[str, FilteringSettings], on_change: Mapping[str, OnChange]
 ) -> list[Check]:
     """Return the checks of what all configurations have in common."""
+    from riglm.adapters.spool.file_lock import LOCK
     from riglm.cli.embedder import examine
 
+    serving = ""
+    with contextlib.suppress(OSError):  # read without locking it
+        serving = (data_directory(os.environ) / LOCK).read_text("utf-8", "replace")
     embedder = settings.embedder
     wanted = embedder.provider if embedder.provider == "static" else embedder.model
     load_model = partial(examine, embedder) if settings.intercepts_lists else None
@@ -240,7 +229,7 @@ def _common_checks(
         places.append(ListenAddress("control", settings.control.host, settings.control.port, "the control API", True))
     checks = [
         _check(DoctorSection.EMBEDDER, check_embedder, wanted, load_model),
-        _check(DoctorSection.PORTS, check_ports, places, partial(find_listener, serving=_serving())),
+        _check(DoctorSection.PORTS, check_ports, places, partial(find_listener, serving=serving)),
     ]
     if settings.storage.kind == "memory":
         what = "the store is in memory: nothing that is recorded outlives its process"
@@ -270,16 +259,6 @@ def _check_store_files(settings: Settings) -> Iterable[Finding]:
         is_writable=is_writable(file.parent),
         shared_mode=shared_mode,
     )
-
-
-def _serving() -> str:
-    """Return what a running `riglm serve` wrote into its lock file, without locking it."""
-    from riglm.adapters.spool.file_lock import LOCK
-
-    try:
-        return (data_directory(os.environ) / LOCK).read_text("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _secrets(known: Iterable[Settings]) -> tuple[str, ...]:

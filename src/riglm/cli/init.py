@@ -55,12 +55,12 @@ def init(
     from riglm.cli.setup_access import setup_context
 
     context = setup_context(include=include or (), project=project)
-    clients, directory = require_clients(client), project and project.resolve()
+    clients, directory = _require_clients(client), project and project.resolve()
     plans = SetupPlanner(context).plans(clients, directory)
     if not (yes or dry_run or as_json) and sys.stdin.isatty() and _sign_in(plans):
         plans = SetupPlanner(context).plans(clients, directory)
     if not plans:
-        require_directory(project)
+        _require_directory(project)
     _require_servers(include or (), context, plans)
     changing = [plan for plan in plans if plan.changes]
 
@@ -79,10 +79,9 @@ def init(
         changing,
         show,
         lambda plans, done: {"done": done and bool(changing), "places": [_fields(plan, done=done) for plan in plans]},
-        question=_question(changing),
-        hint=". Nothing is hidden yet; after some days `riglm report` shows what would be. `riglm undo` takes it back.",
-        yes=yes,
-        dry_run=dry_run,
+        ". Nothing is hidden yet; after some days `riglm report` shows what would be. `riglm undo` takes it back.",
+        question="" if dry_run else _question(changing),
+        is_agreed=yes and not dry_run,
         as_json=as_json,
     )
     if any(plan.fault for plan in tried):
@@ -96,38 +95,44 @@ def _carry_out(
     changing: "Sequence[Plan]",
     show: Callable[[], None],
     report: "Callable[[Sequence[Plan], bool], dict[str, Any]]",
+    hint: str,
     *,
     question: str,
-    hint: str,
-    yes: bool,
-    dry_run: bool,
+    is_agreed: bool,
     as_json: bool,
 ) -> "Sequence[Plan]":
-    """Show the plans, make the changes if the user agrees, and report; return those that were tried."""
+    """Show the plans, make the changes if the user agrees, and report; return those that were tried.
+
+    Without a `question` nothing is changed unless the user has agreed already.
+    """
     from riglm.application.setup.undo import carry_out
 
-    is_done = yes and not dry_run
+    is_done, is_refused = is_agreed, False
     tried = carry_out(change, changing) if is_done else ()  # before output can fail
     if not as_json:
         show()
-    if not is_done and changing and not dry_run:
-        if not confirm(question, as_json=as_json):
-            if as_json:
-                print_json(report(plans, False))
-            raise typer.Exit(NOT_CONFIRMED)
-        is_done, tried = True, carry_out(change, changing)
+    if not is_done and changing and question:
+        if as_json or not sys.stdin.isatty():
+            typer.echo("nothing was changed: there is no terminal to ask on — fix: add --yes", err=True)
+        elif typer.confirm(question):
+            is_done, tried = True, carry_out(change, changing)
+        else:
+            typer.echo("nothing was changed", err=True)
+        is_refused = not is_done
     if as_json:
         print_json(report((*(plan for plan in plans if plan not in changing), *tried) if is_done else plans, is_done))
     elif is_done:
         for plan in tried:
             if plan.fault:
-                print_fault(f"not done for {plan.place.client}, {plan.place.file}", plan.fault)
+                typer.echo(f"not done for {plan.place.client}, {plan.place.file}: {plan.fault}", err=True)
         if names := dict.fromkeys(plan.place.client for plan in tried if not plan.fault):
             typer.echo(f"done: start {', '.join(names)} again{hint}")
+    if is_refused:
+        raise typer.Exit(NOT_CONFIRMED)
     return tried
 
 
-def require_clients(names: Sequence[str] | None) -> tuple[str, ...]:
+def _require_clients(names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the clients that were named; raise UnusableInputError for one that riglm does not know."""
     from riglm.domain.client_support import FORMATS
 
@@ -137,35 +142,19 @@ def require_clients(names: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(names or ())
 
 
-def require_directory(project: Path | None) -> None:
+def _require_directory(project: Path | None) -> None:
     """Raise UnusableInputError where a directory was named that is not there."""
     if project is not None and not project.is_dir():
         raise UnusableInputError(f"--project {project}: there is no such directory — fix: name one that is there")
 
 
-def confirm(question: str, *, as_json: bool) -> bool:
-    """Return True if the user at the terminal confirms."""
-    if as_json or not sys.stdin.isatty():
-        typer.echo("nothing was changed: there is no terminal to ask on — fix: add --yes", err=True)
-        return False
-    if typer.confirm(question):
-        return True
-    typer.echo("nothing was changed", err=True)
-    return False
-
-
-def print_fault(whose: str, fault: str) -> None:
-    """Print why nothing can be done for a client."""
-    typer.echo(f"{whose}: {fault}", err=True)
-
-
-def print_list(label: str, items: Iterable[str]) -> None:
+def _print_list(label: str, items: Iterable[str]) -> None:
     """Print one line for each item, below what they are about."""
     for item in items:
         typer.echo(f"  {label}: {printable(item)}")
 
 
-def shown_name(server: str) -> str:
+def _shown_name(server: str) -> str:
     """Return a server's name so that an empty one is visible."""
     return server or '""'
 
@@ -196,7 +185,7 @@ def _require_servers(names: Sequence[str], context: "SetupContext", plans: "Sequ
     behind = {name for each in context.journal.all() for name in each.servers}
     for name in names:
         if name not in there and name not in behind:
-            known = ", ".join(map(shown_name, dict.fromkeys(there))) or "none that could be moved"
+            known = ", ".join(map(_shown_name, dict.fromkeys(there))) or "none that could be moved"
             raise UnusableInputError(f"--include {name}: no server is called so — fix: there are {known}")
 
 
@@ -217,7 +206,7 @@ def _print_plans(
     lines = ChangedLines([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
     for plan in plans:
         if plan.fault:
-            print_fault(whose(plan), plan.fault)
+            typer.echo(f"{whose(plan)}: {plan.fault}", err=True)
             continue
         show(plan)
         if lines is not None:
@@ -233,11 +222,11 @@ def _whose(plan: "InstallPlan") -> str:
 def _print_plan(plan: "InstallPlan") -> None:
     typer.echo(f"{_whose(plan)}: {plan.place.file}")
     if plan.moves:
-        moved = [each.name if each.name == each.behind else f"{shown_name(each.name)}, as {each.behind}"
+        moved = [each.name if each.name == each.behind else f"{_shown_name(each.name)}, as {each.behind}"
                  for each in plan.moves]  # fmt: skip
-        print_list("behind riglm", [", ".join(moved)])
-    print_list("stays", [f"{shown_name(stay.name)}: {stay.why}" for stay in plan.stays])
-    print_list("note", plan.notes)
+        _print_list("behind riglm", [", ".join(moved)])
+    _print_list("stays", [f"{_shown_name(stay.name)}: {stay.why}" for stay in plan.stays])
+    _print_list("note", plan.notes)
     if not plan.changes:
         typer.echo("  nothing to change")
 
@@ -311,10 +300,10 @@ def undo(
     from riglm.cli.setup_access import setup_context
 
     context = setup_context(project=project)
-    clients, directory = require_clients(client), project and project.resolve()
+    clients, directory = _require_clients(client), project and project.resolve()
     plans = plan_undo(context, clients, directory)
     if not plans:
-        require_directory(project)
+        _require_directory(project)
     doable = [plan for plan in plans if not plan.fault]
 
     def show() -> None:
@@ -328,10 +317,9 @@ def undo(
         doable,
         show,
         lambda plans, done: {"done": done and bool(doable), "files": [_undo_fields(plan, done=done) for plan in plans]},
-        question=f"Take riglm out of {format_count(len(doable), 'file')}?",
-        hint="",
-        yes=yes,
-        dry_run=dry_run,
+        "",
+        question="" if dry_run else f"Take riglm out of {format_count(len(doable), 'file')}?",
+        is_agreed=yes and not dry_run,
         as_json=as_json,
     )
     raise typer.Exit(1 if any(plan.fault for plan in (*plans, *tried)) else 0)
@@ -342,8 +330,8 @@ def _print_undo_plan(plan: "UndoPlan") -> None:
     if plan.is_missing:
         outcome = "was deleted with its folder, and is not restored"
     typer.echo(f"{plan.place.client}: {plan.place.file} {outcome}")
-    print_list("returns", map(shown_name, plan.returns))
-    print_list("note", plan.notes)
+    _print_list("returns", map(_shown_name, plan.returns))
+    _print_list("note", plan.notes)
 
 
 def _print_where(context: "SetupContext", clients: Collection[str], directory: Path | None) -> None:

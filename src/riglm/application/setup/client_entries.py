@@ -13,29 +13,27 @@ from riglm.domain.client_support import FORMATS, ClientTimeout
 _OURS: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 
-SHELL: Final = re.compile(rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}]*))?\}}")
-"""`${VAR}` and `${VAR:-default}`: Claude Code."""
-
-EDITOR: Final = re.compile(rf"\$\{{env:(?P<name>{_NAME})\}}|\$\{{(?P<other>[^}}]*)\}}")
-"""`${env:VAR}`, and what only the editor knows: VS Code, Cursor, Windsurf, Cline."""
-
-DOLLAR: Final = re.compile(rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}]*))?\}}|\$(?P<bare>{_NAME})")
-"""`$VAR` and `${VAR}`: Gemini CLI, Qwen Code, Copilot CLI."""
-
-BRACES: Final = re.compile(rf"\{{env:(?P<name>{_NAME})\}}|\{{(?P<other>(?:env|file):[^}}]*)\}}")
-"""`{env:VAR}`, and `{file:PATH}`: opencode."""
-
-BASH: Final = re.compile(
-    rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}$`\\]*))?\}}|\$(?P<bare>{_NAME})|(?P<other>\$\S+|\\[$`\\]|`)"
-)
-"""`$VAR` and `${VAR:-default}`, and commands and escapes, which only a shell expands: Crush."""
-
-NEVER: Final = re.compile(r"(?!)")
-"""Nothing is replaced: Claude Desktop, Codex, Zed."""
+_PATTERNS: Final = {
+    # Nothing is replaced: Claude Desktop, Codex, Zed.
+    "none": re.compile(r"(?!)"),
+    # `${VAR}` and `${VAR:-default}`: Claude Code.
+    "shell": re.compile(rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}]*))?\}}"),
+    # `${env:VAR}`, and what only the editor knows: VS Code, Cursor, Windsurf, Cline.
+    "editor": re.compile(rf"\$\{{env:(?P<name>{_NAME})\}}|\$\{{(?P<other>[^}}]*)\}}"),
+    # `$VAR` and `${VAR}`: Gemini CLI, Qwen Code, Copilot CLI.
+    "dollar": re.compile(rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}]*))?\}}|\$(?P<bare>{_NAME})"),
+    # `{env:VAR}`, and `{file:PATH}`: opencode.
+    "braces": re.compile(rf"\{{env:(?P<name>{_NAME})\}}|\{{(?P<other>(?:env|file):[^}}]*)\}}"),
+    # `$VAR` and `${VAR:-default}`, and commands and escapes, which only a shell expands: Crush.
+    "bash": re.compile(
+        rf"\$\{{(?P<name>{_NAME})(?::-(?P<default>[^}}$`\\]*))?\}}|\$(?P<bare>{_NAME})|(?P<other>\$\S+|\\[$`\\]|`)"
+    ),
+}
+"""Variables by the syntax that a client replaces."""
 
 
-class UntranslatableError(Exception):
-    """The text says something that riglm could not say; the message is what."""
+class _ImmovableError(Exception):
+    """The server cannot be moved behind riglm; the message gives the reason."""
 
 
 @dataclass(slots=True)
@@ -49,7 +47,6 @@ class VariableTranslator:
     pattern: re.Pattern[str]
     home: Path
     project: Path | None
-    separator: str = "/"
     variables: dict[str, None] = field(default_factory=dict)
 
     def __call__(self, value: Any, unset: Callable[[str, str, str], str] = lambda *_: "") -> Any:
@@ -58,7 +55,7 @@ class VariableTranslator:
         `unset` makes the default of one without: from its name, and from what is written before and behind it.
 
         Raises:
-            Untranslatable: a text names what only the client knows, or holds what riglm would take for a variable.
+            _ImmovableError: a text names what only the client knows, or holds what riglm would take for a variable.
         """
         if isinstance(value, str):
             return self._text(value, unset)
@@ -85,25 +82,17 @@ class VariableTranslator:
         return f"${{{name}:-{default}}}"
 
     def _known_place(self, found: re.Match[str]) -> str:
-        known: dict[str, Callable[[], str]] = {
-            "userHome": lambda: str(self.home),
-            "pathSeparator": lambda: self.separator,
-            "/": lambda: self.separator,
-        }
+        known = {"userHome": str(self.home), "pathSeparator": "/", "/": "/"}
         if self.project is not None:
-            project = self.project
-            known |= {"workspaceFolder": lambda: str(project), "workspaceFolderBasename": lambda: project.name}
+            known |= {"workspaceFolder": str(self.project), "workspaceFolderBasename": self.project.name}
         if found["other"] not in known:
-            raise UntranslatableError(f"it names {found.group()}, which only the client can fill in")
-        return known[found["other"]]()
+            raise _ImmovableError(f"it names {found.group()}, which only the client can fill in")
+        return known[found["other"]]
 
     def _plain(self, text: str) -> str:
         if found := _OURS.search(text):
-            raise UntranslatableError(f"the client takes {found.group()} as it is written, and riglm would replace it")
+            raise _ImmovableError(f"the client takes {found.group()} as it is written, and riglm would replace it")
         return text
-
-
-_PATTERNS: Final = {"none": NEVER, "shell": SHELL, "editor": EDITOR, "dollar": DOLLAR, "braces": BRACES, "bash": BASH}
 
 
 def riglm_entry(client: str, words: Sequence[str], variables: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
@@ -139,10 +128,6 @@ _MAPS: Final = ("env", "environment", "headers", "http_headers", "env_http_heade
 _KINDS: Final = {"local": "stdio", "remote": "http"}
 
 
-class _SkippedServerError(Exception):
-    """The server cannot be moved behind riglm; the message gives the reason."""
-
-
 def parse_entry(place: ConfigLocation, name: str, entry: Any, home: Path, *, include: bool = False) -> ClientServer:
     """Return what riglm makes of an entry; `include` moves a server even if it requires a sign-in."""
     if not isinstance(entry, Mapping):
@@ -155,7 +140,7 @@ def parse_entry(place: ConfigLocation, name: str, entry: Any, home: Path, *, inc
         _require_movable(place.client, entry)
         definition = _definition(entry, starts, url, seen)
         signs_in = not include and not starts and _may_require_sign_in(entry, url)
-    except (_SkippedServerError, UntranslatableError) as error:
+    except _ImmovableError as error:
         return ClientServer(name=name, obstacle=str(error), starts=starts, url=url)
     waits = timeouts_of(entry, form.timeouts)
     if seconds := _seconds(waits, form.timeouts):
@@ -223,16 +208,16 @@ def _require_readable(entry: Mapping[str, Any]) -> None:
     """Raise where something would be lost or turn into something else; what is null is as good as not there."""
     command = entry.get("command")
     if isinstance(command, list) and not _is_list_of_words(command):
-        raise _SkippedServerError("its `command` is not a list of texts")
+        raise _ImmovableError("its `command` is not a list of texts")
     for key in _URLS:
         if not isinstance(entry.get(key) or "", str):
-            raise _SkippedServerError(f"its `{key}` is not a text")
+            raise _ImmovableError(f"its `{key}` is not a text")
     for part in (entry, command if isinstance(command, Mapping) else {}):
         if part.get("args") is not None and not _is_list_of_words(part["args"]):
-            raise _SkippedServerError("its `args` is not a list of texts")
+            raise _ImmovableError("its `args` is not a list of texts")
         for key in _MAPS:
             if part.get(key) is not None and not _is_map_of_words(part[key]):
-                raise _SkippedServerError(f"its `{key}` does not give names with texts")
+                raise _ImmovableError(f"its `{key}` does not give names with texts")
 
 
 def _is_list_of_words(value: Any) -> bool:
@@ -247,33 +232,33 @@ def _is_map_of_words(value: Any) -> bool:
 
 def _require_movable(client: str, entry: Mapping[str, Any]) -> None:
     if entry.get("disabled") is True or entry.get("enabled") is False:
-        raise _SkippedServerError("it is disabled")
+        raise _ImmovableError("it is disabled")
     if not entry.get("command") and not any(entry.get(key) for key in _URLS):
-        raise _SkippedServerError(
+        raise _ImmovableError(
             "it has neither a command nor a URL: the client or an extension of it knows how to start it"
         )
     kind = entry.get("type", entry.get("transport"))
     if isinstance(kind, str) and kind not in FORMATS[client].kinds:
-        raise _SkippedServerError(f"riglm does not support its kind, {kind!r}")
+        raise _ImmovableError(f"riglm does not support its kind, {kind!r}")
     for key in _LIMITS:
         if entry.get(key) and entry[key] != ["*"]:
-            raise _SkippedServerError(f"`{key}` limits its tools, and riglm would not")
+            raise _ImmovableError(f"`{key}` limits its tools, and riglm would not")
     for key in _SIGN_IN:
         if entry.get(key):
-            raise _SkippedServerError(f"the client signs in to it with `{key}`, which riglm does not support")
+            raise _ImmovableError(f"the client signs in to it with `{key}`, which riglm does not support")
     if entry.get("envFile"):
-        raise _SkippedServerError("it reads variables from a file (`envFile`), which riglm does not")
+        raise _ImmovableError("it reads variables from a file (`envFile`), which riglm does not")
     if entry.get("sandboxEnabled") or entry.get("sandbox"):
-        raise _SkippedServerError("the client runs it in a sandbox, which riglm does not")
+        raise _ImmovableError("the client runs it in a sandbox, which riglm does not")
     if any(not isinstance(each, str) for each in _list(entry.get("env_vars"))):
-        raise _SkippedServerError("`env_vars` takes variables from elsewhere than this machine")
+        raise _ImmovableError("`env_vars` takes variables from elsewhere than this machine")
 
 
 def _definition(
     entry: Mapping[str, Any], starts: tuple[str, ...], url: str, seen: VariableTranslator
 ) -> dict[str, Any]:
     if starts and url:
-        raise _SkippedServerError("it has both a command and a URL")
+        raise _ImmovableError("it has both a command and a URL")
     if starts:
         return _of_command(entry, starts, seen)
     kind = "http" if entry.get("httpUrl") else entry.get("type", entry.get("transport"))
@@ -291,7 +276,7 @@ def _definition(
         headers["Authorization"] = f"Bearer {_variable(token, seen)}"
     auth, others = auth_of(entry)
     for name in others:
-        raise _SkippedServerError(f"the client signs in to it with `{name}`, which riglm does not support")
+        raise _ImmovableError(f"the client signs in to it with `{name}`, which riglm does not support")
     auth = seen(auth)
     return definition | ({"headers": headers} if headers else {}) | ({"auth": auth} if auth else {})
 
@@ -330,7 +315,7 @@ def _may_require_sign_in(entry: Mapping[str, Any], url: str) -> bool:
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise _SkippedServerError("its URL cannot be read") from None
+        raise _ImmovableError("its URL cannot be read") from None
     has_credentials = parts.query or "@" in parts.netloc or any(entry.get(key) for key in _CREDENTIALS)
     return not has_credentials or any(entry.get(key) for key in OAUTH)
 

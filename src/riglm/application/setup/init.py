@@ -141,7 +141,7 @@ class SetupPlanner:
     def _lost(self, place: ConfigLocation, configuration: Path, entry: str) -> RiglmError:
         """Return the error for a client that starts riglm with a configuration that is not there any more."""
         fix = f"take {entry!r} out of it and write the servers there again by hand"
-        if place in self._context.journal.latest():
+        if any(each.place == place for each in self._context.journal.all()):
             of_project = f" --project {shlex.quote(str(place.project))}" if place.project is not None else ""
             fix = f"`riglm undo --client {place.client}{of_project}` puts them back from its copy, then run this again"
         what = f"{configuration}, where riglm has the servers of {place.file}, is missing"
@@ -217,22 +217,17 @@ class SetupPlanner:
     def _notes(self, place: ConfigLocation, moves: Sequence[MovedServer], variables: Sequence[str]) -> list[str]:
         unset = [name for name in variables if name not in self._context.environment]
         unused = [f"{move.name}: {', '.join(move.unused)}" for move in moves if move.unused]
-        notes = []
-        if unset:
-            notes.append(
-                f"not set in this shell, so empty for the servers unless the client sets it: {', '.join(unset)}"
-            )
-        if unused:
-            notes.append(f"means nothing to riglm, and waits in the backup — {'; '.join(unused)}")
-        if moves and place.project is not None and place.path[0] != "projects":
-            notes.append(
-                f"{place.file.name} may be shared with others, and would name riglm by where it is on this machine"
-            )
-        return notes
+        shared = moves and place.project is not None and place.path[0] != "projects"
+        notes = {
+            f"not set in this shell, so empty for the servers unless the client sets it: {', '.join(unset)}": unset,
+            f"means nothing to riglm, and waits in the backup — {'; '.join(unused)}": unused,
+            f"{place.file.name} may be shared with others, and would name riglm by where it is on this machine": shared,
+        }
+        return [note for note, reason in notes.items() if reason]
 
     def _entry_for(self, place: ConfigLocation, servers: Sequence[ClientServer]) -> str:
         """Return a name for riglm's entry that no server has which the client merges with those of this place."""
-        known = {other: each.entry for other, each in self._context.journal.latest().items()} | self._entries
+        known = {each.place: each.entry for each in self._context.journal.all()} | self._entries
         names = {server.name for server in servers}
         names |= {entry for other, entry in known.items() if other != place and place.is_read_with(other)}
         free = (f"{place.entry}-{number}" if number > 1 else place.entry for number in range(1, len(names) + 2))

@@ -67,10 +67,6 @@ class SetupJournal:
                 continue
         return tuple(heapq.merge(*found, key=lambda each: each.at))
 
-    def latest(self) -> dict[ConfigLocation, ClientSetup]:
-        """Return the latest change by place."""
-        return {each.place: each for each in self.all()}
-
     def keep(self, place: ConfigLocation, content: bytes) -> str:
         """Keep a copy of a client's file; return its name."""
         name = f"{place.key}-{secrets.token_hex(4)}{place.file.suffix}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -33,20 +33,11 @@ _DAMAGE: Final = (msgspec.MsgspecError, ValueError, TypeError, LookupError, Attr
 """Raised for values that are not what a client writes."""
 
 
-class TranscriptLine(NamedTuple):
-    """A line with its number, counted from 1; `fault` explains why it cannot be read, if that is known at once.
-
-    It `is_whole` when it ends: the last one of a file may still be written.
-    """
-
-    number: int
-    text: bytes
-    is_whole: bool
-    fault: str = ""
-
-
-def lines(file: Path, advance: Advance) -> Iterator[TranscriptLine]:
+def _lines(file: Path, advance: Advance) -> Iterator[tuple[int, bytes, bool, str]]:
     """Yield the non-empty lines of a file; `advance` gets the bytes read, at least every mebibyte of lines.
+
+    With each come its number, counted from 1, whether it ends (the last one of a file may still be written), and why it
+    cannot be read if that is known at once.
 
     Raises:
         OSError: it cannot be read.
@@ -67,9 +58,9 @@ def lines(file: Path, advance: Advance) -> Iterator[TranscriptLine]:
             if number == 1:
                 text = text.removeprefix(_MARK)
             if is_too_long:
-                yield TranscriptLine(number, b"", is_whole, "it is too long")
+                yield number, b"", is_whole, "it is too long"
             elif text[:_BLANK].strip():
-                yield TranscriptLine(number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object")
+                yield number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object"
     advance(count)
 
 
@@ -84,7 +75,7 @@ def events(
     Raises:
         OSError: the file cannot be read.
     """
-    for number, text, is_whole, fault in lines(file, advance):
+    for number, text, is_whole, fault in _lines(file, advance):
         if fault:
             yield UnreadableLine(line=number, reason=fault)
         elif any(word in text for word in words):

@@ -43,13 +43,12 @@ def check_recorded_client(
         f"{client.version or 'no version'}, {client.era} era over {client.transport}, {client.sessions:,} sessions; "
         f"surface: {surface}, because {reason}; when the list changes it {list_changed_support}"
     )
+    severity, fix = Severity.OK, ""
     if surface is Surface.DYNAMIC and known is None:
-        return _client_finding(
-            Severity.NOTE, name, what, "if new tools do not reach it, set `filtering.clients: {NAME: stable}`"
-        )
-    if surface is Surface.DYNAMIC and known is not None and not known.follows_changes:
-        return _client_finding(Severity.WARNING, name, what, f'set `filtering.clients: {{"{known.names[0]}": stable}}`')
-    return _client_finding(Severity.OK, name, what)
+        severity, fix = Severity.NOTE, "if new tools do not reach it, set `filtering.clients: {NAME: stable}`"
+    elif surface is Surface.DYNAMIC and known is not None and not known.follows_changes:
+        severity, fix = Severity.WARNING, f'set `filtering.clients: {{"{known.names[0]}": stable}}`'
+    return _client_finding(severity, name, what, fix)
 
 
 def _surface(client: RecordedClient, rules: FilteringSettings) -> ChosenSurface:
