@@ -71,9 +71,10 @@ def home_of(environment: Mapping[str, str]) -> Path:
 
 
 def _bases(platform: str, environment: Mapping[str, str], home: Path) -> dict[str, Path]:
-    app = _application_data(platform, environment, home)
     # What follows the XDG rules does so on every platform, but for Zed on Windows.
     xdg = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    roaming = Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
+    app = {"win32": roaming, "darwin": home / "Library" / "Application Support"}.get(platform, xdg)
     return {
         "{home}": home,
         "{app}": app,
@@ -85,14 +86,6 @@ def _bases(platform: str, environment: Mapping[str, str], home: Path) -> dict[st
         "{goose}": app / "Block" / "goose" / "config" if platform == "win32" else xdg / "goose",
         "{copilot}": Path(environment.get("COPILOT_HOME") or home / ".copilot"),
     }
-
-
-def _application_data(platform: str, environment: Mapping[str, str], home: Path) -> Path:
-    if platform == "win32":
-        return Path(environment.get("APPDATA") or home / "AppData" / "Roaming")
-    if platform == "darwin":
-        return home / "Library" / "Application Support"
-    return Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
 
 
 _PASSING: Final = ("archive-v0", "environments-v2")
@@ -185,25 +178,21 @@ def _put(target: Path, content: bytes) -> list[Path]:
     """Create or replace a file by way of a temporary one next to it; return the folders that were made for it."""
     absent = [each for each in target.parents if not each.exists()]
     there = target.stat() if target.exists() else None
-    try:
+    with contextlib.ExitStack() as undone:
+        undone.callback(_remove_empty, absent)
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.riglm-", suffix=target.suffix)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                if there is not None and sys.platform != "win32":
-                    if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
-                        os.fchown(file.fileno(), there.st_uid, there.st_gid)
-                    os.fchmod(file.fileno(), there.st_mode & 0o7777)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except BaseException:
-        _remove_empty(absent)
-        raise
+        undone.callback(Path(name).unlink, missing_ok=True)
+        with os.fdopen(descriptor, "wb") as file:
+            if there is not None and sys.platform != "win32":
+                if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
+                    os.fchown(file.fileno(), there.st_uid, there.st_gid)
+                os.fchmod(file.fileno(), there.st_mode & 0o7777)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+        undone.pop_all()
     return absent
 
 

@@ -28,8 +28,6 @@ _SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:[^*\r\n]|\*(?!/))*\*/))*[ \t]*(?=\r?\n)")
 
 JsonPath = Sequence[str]
-Entry = tuple[str, Mapping[str, Any]]
-"""A server by its name."""
 
 
 @dataclass(frozen=True, slots=True)
