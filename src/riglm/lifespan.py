@@ -229,7 +229,7 @@ async def _gateways(container: Container, upstreams: Sequence[UpstreamPort]) -> 
         return
     from riglm.adapters.metamcp import MetaMcpNamespace
     from riglm.adapters.spool.file_lock import try_lock
-    from riglm.application.gateway_overrides import GatewayOverrides
+    from riglm.application.control.overrides import update_gateway
     from riglm.application.worker import Worker
 
     with contextlib.ExitStack() as stack:
@@ -241,8 +241,9 @@ async def _gateways(container: Container, upstreams: Sequence[UpstreamPort]) -> 
             worker.start()
             stack.callback(worker.stop)
             overrides, seconds = container.overrides().known, account.interval_seconds
-            gateway = GatewayOverrides(namespace, upstream, container.services(), overrides, worker, seconds)
-            updating.append(gateway.follow())
+            updating.append(
+                update_gateway(namespace.update, upstream, container.services(), overrides, worker, seconds)
+            )
         tasks = [asyncio.create_task(each) for each in updating]
         try:
             yield

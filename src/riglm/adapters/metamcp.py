@@ -20,8 +20,8 @@ import msgspec
 from riglm.domain import jsonrpc
 from riglm.domain.errors import RiglmError
 from riglm.domain.naming import SEPARATOR
+from riglm.domain.policy import ToolSwitch
 from riglm.domain.upstream import GatewayAccount
-from riglm.ports.upstream import GatewayPort, ToolSwitch
 
 _TIMEOUT_SECONDS: Final = 10.0
 _MAX_RESPONSE_BYTES: Final = 32 * 2**20
@@ -109,6 +109,12 @@ class MetaMcpApi:
 _ACTIVE: Final = "ACTIVE"
 _INACTIVE: Final = "INACTIVE"
 _log: Final = logging.getLogger("riglm.gateway")
+_LISTED: Final = (
+    *("uuid", "name", "serverName", "status"),
+    *("overrideName", "overrideTitle", "overrideDescription", "overrideAnnotations"),
+)
+"""The members of a tool's row that decide what is listed."""
+
 _UNLISTED: Final = re.compile(r"[^A-Za-z0-9_-]")
 """Characters of a server's name that MetaMCP leaves out of the names of its tools."""
 
@@ -132,7 +138,7 @@ _Changes = dict[tuple[str, str], _Change]
 """Changes by namespace and tool."""
 
 
-class MetaMcpNamespace(GatewayPort):
+class MetaMcpNamespace:
     """Tools are mapped to a namespace when MetaMCP shows it, or by riglm before their status is set.
 
     Of the processes that use one data directory, one makes changes.
@@ -155,6 +161,15 @@ class MetaMcpNamespace(GatewayPort):
         self._known = ""
 
     def update(self, switches: Sequence[ToolSwitch], in_force: AbstractSet[UUID]) -> bool:
+        """Set the status of tools, each once per override, so that later changes in MetaMCP stay.
+
+        Tools that were set for an override that is no longer `in_force` get their previous status again, unless they
+        were changed in MetaMCP since. Return True if what is listed changed since the previous update, also by this
+        one.
+
+        Raises:
+            RiglmError: MetaMCP cannot be reached, or refuses. What is missing is done by the next update.
+        """
         try:
             self._read()
             before = self._known = self._known or self._fingerprint()
@@ -169,6 +184,7 @@ class MetaMcpNamespace(GatewayPort):
         return self._known != before
 
     def close(self) -> None:
+        """Leave further updates to other processes."""
         if self._release is not None:
             self._release()
             self._release = None
@@ -197,7 +213,7 @@ class MetaMcpNamespace(GatewayPort):
     def _fingerprint(self) -> str:
         """Return a hash of what decides which tools are listed, and how."""
         listed = [(each["name"], each["status"]) for each in self._servers]
-        shown = [{key: each.get(key) for key in sorted(each) if key in _LISTED} for each in self._tools.values()]
+        shown = [[each.get(key) for key in _LISTED] for each in self._tools.values()]
         return sha256(jsonrpc.encode([sorted(listed), sorted(map(str, shown))])).hexdigest()
 
     def _apply(self, switches: dict[str, ToolSwitch], in_force: AbstractSet[UUID]) -> None:
@@ -296,18 +312,3 @@ class MetaMcpNamespace(GatewayPort):
 def _listed_name(row: dict[str, Any], name: str) -> str:
     """The name under which MetaMCP lists a tool."""
     return f"{_UNLISTED.sub('', row['serverName'])}{SEPARATOR}{name}"
-
-
-_LISTED: Final = frozenset(
-    {
-        "uuid",
-        "name",
-        "serverName",
-        "status",
-        "overrideName",
-        "overrideTitle",
-        "overrideDescription",
-        "overrideAnnotations",
-    }
-)
-"""The members of a tool's row that decide what is listed."""

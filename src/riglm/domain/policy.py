@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
+from riglm.domain.jsonrpc import Raw
 from riglm.domain.naming import SEPARATOR, NamePatterns
 
 
@@ -67,6 +68,20 @@ MAX_SEPARATORS: Final = 16
 """Where anything is denied, a name in which more servers could be named is denied as well."""
 
 _MAX_REMEMBERED: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSwitch:
+    """The status that a tool of a gateway is to have because of an override.
+
+    `tool` is the name under which the gateway lists the tool, `definition` the raw JSON of its definition, None if the
+    tool has not been listed yet.
+    """
+
+    override_id: UUID
+    tool: str
+    is_active: bool
+    definition: Raw | None = None
 
 
 class ToolVisibility(Enum):

@@ -1,16 +1,24 @@
-"""Overrides: stored manual decisions about tools, which apply at once."""
+"""Overrides: stored manual decisions about tools, which apply at once, also to a gateway behind riglm."""
 
+import asyncio
+import logging
 import time
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final
 from uuid import UUID
 
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.control.sessions import create_unknown_session, cut_page, parse_cursor
+from riglm.application.forwarding.services import RequestServices
 from riglm.application.tool_lists.list_writer import NAMES
+from riglm.application.worker import Worker
 from riglm.domain.audit import AuditEvent
-from riglm.domain.errors import ConflictError, NotFoundError
-from riglm.domain.policy import Override, OverrideScope
+from riglm.domain.errors import ConflictError, NotFoundError, RiglmError
+from riglm.domain.policy import Override, OverrideKind, OverrideScope, ToolSwitch, by_tool, find_decisive
 from riglm.domain.schemas.control_api import LATEST, OverrideCreate, Page, SessionOverrideCreate
 from riglm.domain.session import uuid7
+from riglm.ports.upstream import UpstreamPort
 
 
 async def put_override(proxy: RunningProxy, wanted: OverrideCreate) -> Override:
@@ -107,3 +115,56 @@ def _get_place(each: Override) -> tuple[float, UUID]:
 
 def _create_unknown_override(override_id: UUID) -> NotFoundError:
     return NotFoundError(f"there is no override {override_id}: it expired, was deleted, or never was")
+
+
+_MAX_PAUSE_SECONDS: Final = 60.0
+_CACHE_SECONDS: Final = 1.5  # MetaMCP serves a list from its cache for a second after a change
+_log: Final = logging.getLogger("riglm.gateway")
+
+
+async def update_gateway(
+    update: Callable[[Sequence[ToolSwitch], AbstractSet[UUID]], bool],
+    upstream: UpstreamPort,
+    services: RequestServices,
+    overrides: Callable[[], Sequence[Override] | None],
+    worker: Worker,
+    interval_seconds: float,
+) -> None:
+    """Update a gateway until this is cancelled, and announce changes of its tools.
+
+    Only overrides for all sessions are applied: the gateway does not know riglm's sessions and principals. `overrides`
+    returns those in force, None as long as they are unknown; `update` is called on the worker. After a failure the
+    pause is doubled, up to a minute; a reason is logged once, until it changes or an update succeeds.
+    """
+    pause, reported, server = interval_seconds, "", upstream.spec.name
+    while True:
+        found = overrides()
+        if found is not None:
+            switches, in_force = _switches(server, services, found), {each.id for each in found}
+            try:
+                is_changed = await asyncio.wrap_future(worker.submit(lambda: update(switches, in_force)))  # noqa: B023
+            except Exception as error:  # noqa: BLE001  # fails open
+                pause = max(pause, min(2 * pause, _MAX_PAUSE_SECONDS))
+                if not isinstance(error, RiglmError):
+                    _log.exception("gateway not updated", extra={"upstream": server})
+                elif str(error) != reported:
+                    reported = str(error)
+                    _log.warning("gateway not updated", extra={"upstream": server, "reason": reported})
+            else:
+                pause, reported = interval_seconds, ""
+                if is_changed:
+                    await asyncio.sleep(_CACHE_SECONDS)
+                    upstream.announce_changed_tools()
+        await asyncio.sleep(pause)
+
+
+def _switches(server: str, services: RequestServices, overrides: Sequence[Override]) -> Sequence[ToolSwitch]:
+    """Return what the overrides mean for the known tools of a gateway."""
+    found = []
+    for name, of_tool in by_tool(each for each in overrides if each.scope is OverrideScope.ALL).items():
+        decisive = find_decisive(of_tool)
+        owner, tool = services.owners.of(name)
+        if decisive is not None and owner == server:
+            is_active, definition = decisive.kind is OverrideKind.INCLUDE, services.definition(name)
+            found.append(ToolSwitch(override_id=decisive.id, tool=tool, is_active=is_active, definition=definition))
+    return found
