@@ -74,14 +74,14 @@ class BackgroundLoop(Generic[Opened]):
         """Run a coroutine there, and wait for its result."""
         opened = self.open().result()
         try:
-            return asyncio.run_coroutine_threadsafe(work(opened), self._loop).result()
+            return asyncio.run_coroutine_threadsafe(_run(work, opened), self._loop).result()
         except CancelledError:
             raise SelectorClosedError(_CLOSED) from None
 
     async def ask_soon(self, work: Callable[[Opened], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine there; meanwhile the loop that this is awaited on does other things."""
         opened = await asyncio.wrap_future(self.open())
-        asked = asyncio.run_coroutine_threadsafe(work(opened), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(_run(work, opened), self._loop)
         try:
             return await asyncio.wrap_future(asked)
         except asyncio.CancelledError:
@@ -141,9 +141,15 @@ class BackgroundLoop(Generic[Opened]):
             await self._over.wait()
 
 
+async def _run(work: Callable[[Opened], Coroutine[Any, Any, Result]], opened: Opened) -> Result:
+    """Call `work` on the loop, not before."""
+    return await work(opened)
+
+
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("riglm.selecting")
+_Work = Callable[[SelectingService], Coroutine[Any, Any, T]]
 
 
 class ToolSession(Generic[T]):
@@ -181,13 +187,11 @@ class ToolSession(Generic[T]):
             UnusableInputError: the context is no text.
             SelectorClosedError: the selector is closed.
         """
-        offer, context = self._offer(tools), text(context, "select(context=...)")
-        return self._background.ask(self._selecting(offer, context))
+        return self._background.ask(self._selecting(tools, text(context, "select(context=...)")))
 
     async def aselect(self, context: str = "", *, tools: Iterable[T] | None = None) -> Selection[T]:
         """As `select`, without holding up the event loop."""
-        offer, context = self._offer(tools), text(context, "aselect(context=...)")
-        return await self._background.ask_soon(self._selecting(offer, context))
+        return await self._background.ask_soon(self._selecting(tools, text(context, "aselect(context=...)")))
 
     def search(self, query: str, *, limit: int = 10) -> SearchResult[T]:
         """Return the tools that match a query best, selected or not; none if nothing matches.
@@ -198,13 +202,11 @@ class ToolSession(Generic[T]):
             UnusableInputError: the query is no text, or the limit no whole number above 0.
             SelectorClosedError: the selector is closed.
         """
-        offer = self._offer(None)
-        return self._background.ask(self._searching(offer, query, limit))
+        return self._background.ask(self._searching(query, limit))
 
     async def asearch(self, query: str, *, limit: int = 10) -> SearchResult[T]:
         """As `search`, without holding up the event loop."""
-        offer = self._offer(None)
-        return await self._background.ask_soon(self._searching(offer, query, limit))
+        return await self._background.ask_soon(self._searching(query, limit))
 
     def searched(self, query: str, found: Iterable[str]) -> None:
         """Report what a different search found, such as a model provider's. It counts as `search` does.
@@ -217,13 +219,11 @@ class ToolSession(Generic[T]):
             UnusableInputError: the query is no text.
             SelectorClosedError: the selector is closed.
         """
-        offer = self._offer(None)
-        self._background.ask(self._noting(offer, query, tuple(found)))
+        self._background.ask(self._noting(query, found))
 
     async def asearched(self, query: str, found: Iterable[str]) -> None:
         """As `searched`, without holding up the event loop."""
-        offer = self._offer(None)
-        await self._background.ask_soon(self._noting(offer, query, tuple(found)))
+        await self._background.ask_soon(self._noting(query, found))
 
     def used(self, tool: T | str, *, failed: bool = False, seconds: float = 0.0) -> None:
         """Learn from the use of a tool. Returns at once.
@@ -271,35 +271,19 @@ class ToolSession(Generic[T]):
             self._own = self._read(tools)
         return self._offered() if self._own is None else self._own
 
-    def _selecting(
-        self, offer: OfferedTools[T], context: str
-    ) -> Callable[[SelectingService], Coroutine[Any, Any, Selection[T]]]:
-        begun = self._begun
+    def _selecting(self, tools: Iterable[T] | None, context: str) -> _Work[Selection[T]]:
+        offer, begun = self._offer(tools), self._begun
+        return lambda service: service.select(begun.on(service), offer, context)
 
-        async def selecting(service: SelectingService) -> Selection[T]:
-            return await service.select(begun.on(service), offer, context)
+    def _searching(self, query: str, limit: int) -> _Work[SearchResult[T]]:
+        offer, begun = self._offer(None), self._begun
+        query, limit = text(query, "search(query=...)"), count(limit, "search(limit=...)")
+        return lambda service: service.search(begun.on(service), offer, query, limit)
 
-        return selecting
-
-    def _searching(
-        self, offer: OfferedTools[T], query: str, limit: int
-    ) -> Callable[[SelectingService], Coroutine[Any, Any, SearchResult[T]]]:
-        begun, query, limit = self._begun, text(query, "search(query=...)"), count(limit, "search(limit=...)")
-
-        async def searching(service: SelectingService) -> SearchResult[T]:
-            return await service.search(begun.on(service), offer, query, limit)
-
-        return searching
-
-    def _noting(
-        self, offer: OfferedTools[T], query: str, names: tuple[str, ...]
-    ) -> Callable[[SelectingService], Coroutine[Any, Any, None]]:
-        begun, query = self._begun, text(query, "searched(query=...)")
-
-        async def noting(service: SelectingService) -> None:
-            await service.searched(begun.on(service), offer, query, names)
-
-        return noting
+    def _noting(self, query: str, found: Iterable[str]) -> _Work[None]:
+        offer, begun = self._offer(None), self._begun
+        names, query = tuple(found), text(query, "searched(query=...)")
+        return lambda service: service.searched(begun.on(service), offer, query, names)
 
     def _told(self, tool: T | str, notify: Callable[[SelectingService, Session, str], None]) -> None:
         """Pass a tool to a callback; unknown names, which models may invent, are logged."""
