@@ -42,13 +42,12 @@ from benchmarks.evaluation.retrieval import (
     prepare,
 )
 from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
-from riglm.adapters.prediction import available
 from riglm.application.reports.report import cost_rows
 from riglm.cli.store_access import read_settings
 from riglm.container import Container
 from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES
 from riglm.ports.embedder import EmbedderPort
-from riglm.ports.predictor import PredictorPort
+from riglm.ports.predictor import PREDICTORS, PredictorPort
 
 _CUTS: Final = {"retrieval": (5, 10, 15, 20), "usage": (5, 10, 15, 20), "sequences": (1, 5, 10, 15)}
 
@@ -96,7 +95,7 @@ def sequences(given: argparse.Namespace, embedder: EmbedderPort) -> Rows:
     for directory in find_sets(given.data, given.sets, side=given.side, file="sessions.jsonl"):
         found = read_sessions(directory, side=given.side, limit=given.limit or 3_000)
         prepared = prepare(found.dataset, embedder)
-        for kind in given.predictor or available():
+        for kind in given.predictor or PREDICTORS.names():
             figures = evaluate_sequences(
                 found, prepared, partial(create_predictor, kind), protocol=given.protocol, cuts=given.k
             )

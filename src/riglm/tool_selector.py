@@ -13,9 +13,7 @@ from riglm.adapters.analytics.store_file import is_ours
 from riglm.adapters.configuration.loading import Configuration, Options, load
 from riglm.adapters.configuration.locations import store_path
 from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor, require_store_file
-from riglm.adapters.embedding.embedders import available as embedders_there
 from riglm.adapters.embedding.embedders import select_embedder
-from riglm.adapters.prediction import available as predictors_there
 from riglm.application.selector.offer import ToolReader, shortly, text
 from riglm.application.selector.selecting_service import SelectingService
 from riglm.application.selector.session import BackgroundLoop, ToolSession
@@ -214,8 +212,8 @@ def _settings_for(store: StoreOption, config: PathLike | None, asked: Mapping[st
     configuration = _loaded(store, config, values)
     settings = configuration.settings.model_copy(update={"state": StateSettings.model_construct()})
     require_all(
-        lambda: require_predictor(configuration, predictors_there),
-        lambda: require_embedder(configuration, embedders_there),
+        lambda: require_predictor(configuration),
+        lambda: require_embedder(configuration),
         lambda: _require_store(configuration),
     )
     require_all(lambda: _require_predictor_made(settings), lambda: _require_embedder_made(settings))

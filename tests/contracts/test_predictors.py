@@ -4,12 +4,12 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from riglm.adapters.prediction import GROUP, available, counts, select_predictor
-from riglm.ports.predictor import PredictorPort
+from riglm.adapters.prediction import counts, select_predictor
+from riglm.ports.predictor import PREDICTORS, PredictorPort
 from riglm.testing.predictor import PredictorContract
 
 
-@pytest.fixture(params=available())
+@pytest.fixture(params=PREDICTORS.names())
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -24,9 +24,9 @@ class TestInstalledPredictors(PredictorContract):
 
 
 def test_each_strategy_of_the_handbook_is_installed():
-    assert set(available()) >= {"frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid"}
+    assert set(PREDICTORS.names()) >= {"frequency", "cooccurrence", "sequence", "embedding", "server", "hybrid"}
 
 
 def test_each_entry_point_names_a_class_with_defaults_for_all_options():
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=PREDICTORS.group):
         assert isinstance(select_predictor(point.name), point.load())

@@ -1,15 +1,22 @@
 """`riglm enforce`, `shadow`, `config` and `control`: look at the configuration, and change it."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, printable
+from riglm.adapters.configuration.loading import Configuration, Options, list_values, load
+from riglm.adapters.configuration.locations import data_directory, store_url
+from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor, require_upstreams
+from riglm.adapters.control.tokens import FILE_NAME, TokenFile, create_tokens
+from riglm.adapters.embedding.embedders import require_known_model
+from riglm.cli.embedder import examine
+from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_result, printable
 from riglm.cli.store_access import (
     configuration_of,
     find_configurations,
@@ -18,14 +25,13 @@ from riglm.cli.store_access import (
     read_setting_changes,
     settings_of,
 )
+from riglm.container import Container
+from riglm.domain.client_setup import ClientSetup
 from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
 from riglm.domain.exposure import Mode
-
-if TYPE_CHECKING:
-    from riglm.adapters.configuration.loading import Configuration
-    from riglm.domain.client_setup import ClientSetup
-    from riglm.domain.schemas.downstream import ControlSettings
-
+from riglm.domain.redaction import mask_url
+from riglm.domain.schemas.problems import origin_of
+from riglm.domain.schemas.settings import json_schema
 
 ModeDryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 
@@ -49,12 +55,9 @@ def shadow(dry_run: ModeDryRunOption = False, config: ConfigOption = None, as_js
 
 
 def _switch_mode(mode: Mode, config: Path | None, *, dry_run: bool, as_json: bool) -> None:
-    from riglm.adapters.configuration.locations import store_url
     from riglm.application.setup.init import SetupPlanner, install
     from riglm.application.setup.undo import carry_out
     from riglm.cli.setup_access import setup_context
-    from riglm.container import Container
-    from riglm.domain.redaction import mask_url
 
     files = find_configurations(config)
     if not files:
@@ -126,28 +129,27 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
     with its options. A model of the embedder that cannot be loaded is a note, not an error, since a fallback is used.
     Servers are not started.
     """
-    from riglm.adapters.configuration.loading import Options, load
-    from riglm.adapters.configuration.presence import require_all
     from riglm.cli.setup_access import configurations_in_use, installations
 
     found = configurations_in_use(Options(config=config, mcp_json=mcp_json), installations())
     checked: list[tuple[Configuration, list[str]]] = []
 
-    def examine(options: Options, made: "ClientSetup | None") -> None:
+    def examine(options: Options, made: ClientSetup | None) -> None:
         configuration = overlaid(load(options))
         checked.append((configuration, _checked(configuration, made.place.project if made is not None else None)))
 
     require_all(*(partial(examine, options, made) for options, made in found))
     notes = dict.fromkeys(note for _, noted in checked for note in noted)
     servers = [[spec.name for spec in configuration.settings.upstream_specs()] for configuration, _ in checked]
-    if as_json:
-        print_json({"servers": [name for names in servers for name in names], "notes": list(notes)})
-        return
-    for note in notes:
-        typer.echo(f"riglm: {note}", err=True)
-    for (options, made), names in zip(found, servers, strict=True):
-        which = f"{options.config}: " if made is not None else ""
-        typer.echo(f"{which}the configuration is good; servers: {', '.join(names)}")
+    if not as_json:
+        for note in notes:
+            typer.echo(f"riglm: {note}", err=True)
+    lines = [
+        f"{f'{options.config}: ' if made is not None else ''}the configuration is good; servers: {', '.join(names)}"
+        for (options, made), names in zip(found, servers, strict=True)
+    ]
+    fields = {"servers": [name for names in servers for name in names], "notes": list(notes)}
+    print_result(fields, "\n".join(lines), as_json=as_json)
 
 
 @app.command()
@@ -156,17 +158,13 @@ def show(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: J
 
     Settings that were changed while riglm runs are kept in the store, above the file and the environment.
     """
-    from riglm.adapters.configuration.loading import Options, list_values, load
-
     configuration = overlaid(load(Options(config=config, mcp_json=mcp_json)))
     for warning in configuration.warnings:
         typer.echo(f"riglm: {warning}", err=True)
     lines = list_values(configuration)
-    if as_json:
-        print_json({path: {"value": value, "source": source} for path, value, source in lines})
-        return
-    for path, value, source in lines:
-        typer.echo(f"{path}: {_written(value)}  # {source}")
+    fields = {path: {"value": value, "source": source} for path, value, source in lines}
+    words = (f"{path}: {json.dumps(value, ensure_ascii=False)}  # {source}" for path, value, source in lines)
+    print_result(fields, "\n".join(words), as_json=as_json)
 
 
 KeysArgument = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Settings or sections; all by default.")]
@@ -188,10 +186,8 @@ def reset(key: KeysArgument = None, config: ConfigOption = None, as_json: JsonOp
     if chosen:
         with opened(settings) as store:
             store.delete_setting_changes(chosen)
-    if as_json:
-        print_json({"reset": chosen})
-        return
-    typer.echo(f"reset: {', '.join(chosen)}" if chosen else "no setting was changed at run time")
+    words = f"reset: {', '.join(chosen)}" if chosen else "no setting was changed at run time"
+    print_result({"reset": chosen}, words, as_json=as_json)
 
 
 def _is_within(row: str, key: str) -> bool:
@@ -201,19 +197,15 @@ def _is_within(row: str, key: str) -> bool:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of riglm.yaml, for editors."""
-    from riglm.domain.schemas.settings import json_schema
-
     print_json(json_schema())
 
 
-def _checked(configuration: "Configuration", project: Path | None) -> list[str]:
+def _checked(configuration: Configuration, project: Path | None) -> list[str]:
     """What there is to note of a configuration that riglm can start with, in a project's directory if it is for one.
 
     Raises:
         ConfigurationError: it cannot.
     """
-    from riglm.adapters.configuration.presence import require_all, require_upstreams
-
     require_all(
         lambda: require_upstreams(configuration, directory=project),
         lambda: _require_predictor(configuration),
@@ -222,30 +214,21 @@ def _checked(configuration: "Configuration", project: Path | None) -> list[str]:
     return _notes(configuration)
 
 
-def _require_predictor(configuration: "Configuration") -> None:
-    from riglm.adapters.configuration.presence import require_predictor
-    from riglm.adapters.prediction import available
-    from riglm.container import Container
-
-    require_predictor(configuration, available)
+def _require_predictor(configuration: Configuration) -> None:
+    require_predictor(configuration)
     with _placed(configuration):
         Container(settings=configuration.settings).predictor()
 
 
-def _require_model(configuration: "Configuration") -> None:
-    from riglm.adapters.configuration.presence import require_embedder
-    from riglm.adapters.embedding.embedders import available, require_known_model
-
-    require_embedder(configuration, available)
+def _require_model(configuration: Configuration) -> None:
+    require_embedder(configuration)
     with _placed(configuration):
         require_known_model(configuration.settings.embedder)
 
 
 @contextmanager
-def _placed(configuration: "Configuration") -> Iterator[None]:
+def _placed(configuration: Configuration) -> Iterator[None]:
     """Put the file, variable or option before errors that begin with a path in the configuration."""
-    from riglm.domain.schemas.problems import origin_of
-
     try:
         yield
     except ConfigurationError as error:
@@ -254,9 +237,7 @@ def _placed(configuration: "Configuration") -> Iterator[None]:
         raise ConfigurationError(f"{origin}: {error}") from error
 
 
-def _notes(configuration: "Configuration") -> list[str]:
-    from riglm.cli.embedder import examine
-
+def _notes(configuration: Configuration) -> list[str]:
     facts = examine(configuration.settings.embedder)
     notes = [*configuration.warnings]
     if facts["reason"]:
@@ -265,12 +246,6 @@ def _notes(configuration: "Configuration") -> list[str]:
     if both:
         notes.append(f"filtering: both lists name {', '.join(map(repr, both))}: what is in the deny list is denied")
     return notes
-
-
-def _written(value: Any) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
 
 
 control_app = typer.Typer(name="control", help="Manage the control API.", no_args_is_help=True, rich_markup_mode=None)
@@ -290,10 +265,6 @@ def token(
     as_json: JsonOption = False,
 ) -> None:
     """Create the tokens of the control API and show them, once: only their hashes are kept."""
-    from riglm.adapters.configuration.loading import Options, load
-    from riglm.adapters.configuration.locations import data_directory
-    from riglm.adapters.control.tokens import FILE_NAME, TokenFile, create_tokens
-
     control = load(Options(config=config, with_servers=False)).settings.control
     file = TokenFile(data_directory(os.environ) / FILE_NAME)
     if not new and file.read() is not None:
@@ -303,15 +274,7 @@ def token(
         )
     tokens = create_tokens()
     file.write(tokens)
-    if as_json:
-        print_json(tokens)
-    else:
-        for scope, text in tokens.items():
-            typer.echo(f"{scope:6}{text}")
-    _warn_of_configured(control)
-
-
-def _warn_of_configured(control: "ControlSettings") -> None:
+    print_result(tokens, "\n".join(f"{scope:6}{text}" for scope, text in tokens.items()), as_json=as_json)
     for key, given in (("token", control.token), ("read_token", control.read_token)):
         if given is not None:
             scope = "write" if key == "token" else "read"

@@ -138,18 +138,17 @@ def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> 
 
 def _problems(configuration: Configuration) -> list[str]:
     """Return all that keeps riglm from starting so, but what is missing of single servers."""
-    from riglm.adapters import prediction
     from riglm.adapters.embedding import embedders
 
     settings = configuration.settings
     found: dict[str, None] = {}
     try:
-        require_predictor(configuration, prediction.available)
+        require_predictor(configuration)
         Container(settings=settings).predictor()
     except ConfigurationError as error:
         found |= dict.fromkeys(str(error).splitlines())
     try:
-        require_embedder(configuration, embedders.available)
+        require_embedder(configuration)
         embedders.require_known_model(settings.embedder)
     except ConfigurationError as error:
         found |= dict.fromkeys(str(error).splitlines())

@@ -142,8 +142,8 @@ def ready(**options: Any) -> "Configuration":
         configuration = load(Options(**options))
     require_all(
         lambda: require_upstreams(configuration, every=False),
-        lambda: require_predictor(configuration, _list_predictors),
-        lambda: require_embedder(configuration, _list_embedders),
+        lambda: require_predictor(configuration),
+        lambda: require_embedder(configuration),
         lambda: store_url(configuration.settings),
     )
     return configuration
@@ -171,18 +171,6 @@ def common_values(
             raise ConfigurationError("--header: a header has a name and a value — fix: write --header 'NAME: VALUE'")
         values.append(("--header", ("upstream", "headers", name.strip()), value.strip()))
     return values
-
-
-def _list_predictors() -> tuple[str, ...]:
-    from riglm.adapters.prediction import available
-
-    return available()
-
-
-def _list_embedders() -> tuple[str, ...]:
-    from riglm.adapters.embedding.embedders import available
-
-    return available()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.prediction import Prediction, PredictionInput
@@ -92,3 +92,21 @@ class PluginPoint:
             raise ConfigurationError(
                 f"{self.options}: {point.name!r} does not take {dict(options)!r}: {error} — fix: options it knows"
             ) from error
+
+
+PREDICTORS: Final = PluginPoint(
+    group="riglm.predictors",
+    what="predictor",
+    key="predictor.kind",
+    options="predictor.options",
+    methods=("learn", "predict"),
+    port="riglm.ports.predictor.PredictorPort",
+)
+EMBEDDERS: Final = PluginPoint(
+    group="riglm.embedders",
+    what="embedder",
+    key="embedder.provider",
+    options="embedder.options",
+    methods=("__enter__", "__exit__", "embed", "status"),
+    port="riglm.ports.embedder.EmbedderPort",
+)

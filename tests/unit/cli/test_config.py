@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.prediction import GROUP
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.cli.main import app
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import json_schema
 from riglm.ports import predictor
+from riglm.ports.predictor import PREDICTORS
 
 runner = CliRunner()
 
@@ -48,8 +48,11 @@ class Loud(FrequencyPredictor):
 
 @pytest.fixture
 def stranger(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = importlib.metadata.entry_points(group=GROUP)
-    theirs = [EntryPoint("loud", f"{__name__}:Loud", GROUP), EntryPoint("lost", "no.such.module:Lost", GROUP)]
+    ours = importlib.metadata.entry_points(group=PREDICTORS.group)
+    theirs = [
+        EntryPoint("loud", f"{__name__}:Loud", PREDICTORS.group),
+        EntryPoint("lost", "no.such.module:Lost", PREDICTORS.group),
+    ]
     monkeypatch.setattr(predictor, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
 
 

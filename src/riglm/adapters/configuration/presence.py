@@ -44,21 +44,25 @@ def started_in(directory: Path | None, spec: UpstreamSpec) -> UpstreamSpec:
     return replace(spec, cwd=str(directory / (spec.cwd or "")))
 
 
-def require_predictor(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
-    """Raise ConfigurationError unless the predictor is built in or one of those `installed`.
+def require_predictor(configuration: Configuration) -> None:
+    """Raise ConfigurationError unless the predictor is built in or installed.
 
     Only names are looked at: a start waits for no predictor to be imported.
     """
     kind = configuration.settings.predictor.kind
     if kind not in OWN_KINDS:
-        _require_named(configuration, ("predictor", "kind"), "predictor", kind, installed())
+        from riglm.ports.predictor import PREDICTORS
+
+        _require_named(configuration, ("predictor", "kind"), "predictor", kind, PREDICTORS.names())
 
 
-def require_embedder(configuration: Configuration, installed: Callable[[], Collection[str]]) -> None:
-    """Raise ConfigurationError unless the embedder is built in or one of those `installed`."""
+def require_embedder(configuration: Configuration) -> None:
+    """Raise ConfigurationError unless the embedder is built in or installed."""
     provider = configuration.settings.embedder.provider
     if provider not in OWN_PROVIDERS:
-        known = {*OWN_PROVIDERS, *installed()}
+        from riglm.ports.predictor import EMBEDDERS
+
+        known = {*OWN_PROVIDERS, *EMBEDDERS.names()}
         _require_named(configuration, ("embedder", "provider"), "embedder", provider, known)
 
 

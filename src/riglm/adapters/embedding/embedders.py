@@ -15,25 +15,9 @@ from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.prediction import Vector
 from riglm.domain.schemas.section import OWN_PROVIDERS, EmbedderSettings
 from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderStatus, EmbedderUnavailableError, VectorCachePort
-from riglm.ports.predictor import PluginPoint
+from riglm.ports.predictor import EMBEDDERS
 
-GROUP: Final = "riglm.embedders"
-"""The entry-point group in which packages name their embedders."""
-
-_SOCKET: Final = PluginPoint(
-    group=GROUP,
-    what="embedder",
-    key="embedder.provider",
-    options="embedder.options",
-    methods=("__enter__", "__exit__", "embed", "status"),
-    port="riglm.ports.embedder.EmbedderPort",
-)
 _log: Final = logging.getLogger("riglm.embedder")
-
-
-def available() -> tuple[str, ...]:
-    """Return the installed providers, sorted, without the built-in ones; nothing of theirs is imported."""
-    return _SOCKET.names()
 
 
 def select_embedder(provider: str, options: Mapping[str, Any] | None = None) -> EmbedderPort:
@@ -43,7 +27,7 @@ def select_embedder(provider: str, options: Mapping[str, Any] | None = None) -> 
         ConfigurationError: nothing of this name is installed, it cannot be loaded, it is no embedder, or it does not
             take the options.
     """
-    made = cast("EmbedderPort", _SOCKET.make(provider, options, own=OWN_PROVIDERS))
+    made = cast("EmbedderPort", EMBEDDERS.make(provider, options, own=OWN_PROVIDERS))
     return PluggedEmbedder(made, provider)
 
 

@@ -1,4 +1,5 @@
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,8 @@ import pytest
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.presence import require_all, require_predictor, require_upstreams
 from riglm.domain.errors import ConfigurationError
+from riglm.ports import predictor
+from riglm.ports.predictor import PREDICTORS
 
 
 def refusal(directory: Path, yaml: str, **environment: str) -> str:
@@ -66,15 +69,18 @@ def test_the_real_environment_counts_when_none_is_given(tmp_path: Path, monkeypa
     require_upstreams(load(Options(command=["sh"])))
 
 
-def test_only_predictors_of_others_are_looked_for_among_what_is_installed(tmp_path: Path) -> None:
-    def never() -> tuple[str, ...]:
-        raise AssertionError("looked")
-
-    require_predictor(load(Options(), environment={}, directory=tmp_path), never)
+def test_only_predictors_of_others_are_looked_for_among_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = [EntryPoint("theirs", "package:Theirs", PREDICTORS.group)]
+    monkeypatch.setattr(predictor, "entry_points", lambda **_: installed)
     theirs = load(Options(), environment={"RIGLM_PREDICTOR__KIND": "theirs"}, directory=tmp_path)
-    require_predictor(theirs, lambda: ("theirs",))
+    require_predictor(theirs)
+    installed[0] = EntryPoint("loud", "package:Loud", PREDICTORS.group)
     with pytest.raises(ConfigurationError, match=r"^RIGLM_PREDICTOR__KIND: predictor\.kind: .* — fix: one of loud$"):
-        require_predictor(theirs, lambda: ("loud",))
+        require_predictor(theirs)
+    installed.clear()
+    require_predictor(load(Options(), environment={}, directory=tmp_path))
 
 
 def test_all_that_several_checks_find_is_said_at_once() -> None:

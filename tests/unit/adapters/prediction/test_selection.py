@@ -5,10 +5,11 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from riglm.adapters.prediction import GROUP, select_predictor
+from riglm.adapters.prediction import select_predictor
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.section import OWN_KINDS
 from riglm.ports import predictor
+from riglm.ports.predictor import PREDICTORS
 
 
 class NoPredictor:
@@ -28,13 +29,13 @@ class Picky:
 def strangers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages of other people, beside ours."""
     here = f"{__name__}:"
-    ours = importlib.metadata.entry_points(group=GROUP)
+    ours = importlib.metadata.entry_points(group=PREDICTORS.group)
     theirs = [
-        EntryPoint("half", here + "NoPredictor", GROUP),
-        EntryPoint("picky", here + "Picky", GROUP),
-        EntryPoint("missing", here + "Nothing", GROUP),
-        EntryPoint("absent", "no.such.module:Thing", GROUP),
-        EntryPoint("number", here + "NUMBER", GROUP),
+        EntryPoint("half", here + "NoPredictor", PREDICTORS.group),
+        EntryPoint("picky", here + "Picky", PREDICTORS.group),
+        EntryPoint("missing", here + "Nothing", PREDICTORS.group),
+        EntryPoint("absent", "no.such.module:Thing", PREDICTORS.group),
+        EntryPoint("number", here + "NUMBER", PREDICTORS.group),
     ]
     monkeypatch.setattr(predictor, "entry_points", lambda **_: EntryPoints([*ours, *theirs]))
 
@@ -43,7 +44,7 @@ NUMBER = 42
 
 
 def test_the_kinds_that_come_with_riglm_are_the_ones_that_it_registers():
-    points = importlib.metadata.entry_points(group=GROUP)
+    points = importlib.metadata.entry_points(group=PREDICTORS.group)
     ours = {point.name for point in points if point.value.startswith("riglm.adapters.prediction.")}
     assert ours == set(OWN_KINDS)
 
