@@ -5,12 +5,11 @@ so. They go before all other settings.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from riglm.adapters.configuration.loading import Draft
 from riglm.domain.schemas.filtering import DEFAULT_CANDIDATES, DEFAULT_MIN_FLOOR, MAX_CANDIDATES, KnowledgeSettings
-from riglm.domain.schemas.problems import IndexedKeyPath
 
 GATE: Final = "SURR_ENABLE_INNER_VOICE"
 """`1` switches the tool on, anything else off, also nothing at all."""
@@ -32,83 +31,64 @@ _MAX_SHOWN_LENGTH: Final = 40
 
 def take(draft: Draft, environment: Mapping[str, str], *, always: bool = False) -> list[str]:
     """Set what the variables say, all but the gate only where the tool is switched on, or `always`; the warnings."""
-    warnings = []
-    for name, path, value, warning in _read_variables(draft, environment, always=always):
-        draft.set(path, value, name)
+    given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_")}
+    warnings: list[str] = []
+
+    def put(name: str, section: str, key: str, value: Any, warning: str = "") -> None:
+        draft.set((section, key), value, name)
         if warning:
             warnings.append(f"{name}: {warning}")
-    return warnings
 
-
-_Result = tuple[str, IndexedKeyPath, Any, str]
-"""A variable, the path and the value that it sets, None for nothing, and a warning."""
-
-
-def _read_variables(draft: Draft, environment: Mapping[str, str], *, always: bool) -> Iterator[_Result]:
-    given = {name: text.strip() for name, text in environment.items() if name.startswith("SURR_")}
     gate = given.get(GATE)
     if gate is not None:
         warning = "" if gate in {"0", "1"} else f"{_shown(gate)} disables inner_voice.retrieve; only 1 enables it"
-        yield GATE, ("knowledge", "enabled"), gate == "1", warning
+        put(GATE, "knowledge", "enabled", gate == "1", warning)
     if not (always or str(_held(draft, "enabled")).lower() in _TRUE):
-        return
-    if mix := given.get(MIX):
-        yield _bound(MIX, "mix", mix, _number(mix), 0.0, 1.0)
-    if top_k := given.get(TOP_K):
-        yield _bound(TOP_K, "top_k", top_k, _whole(top_k), 1, _MAX_SNIPPETS)
-    if floor := given.get(MIN_FLOOR):
-        number = _number(floor)
-        is_good = number is not None and 0 < number < 1
-        warning = "" if is_good else f"{_shown(floor)} is not between 0 and 1: {DEFAULT_MIN_FLOOR:g} it is"
-        yield MIN_FLOOR, ("knowledge", "min_floor"), number if is_good else DEFAULT_MIN_FLOOR, warning
+        return warnings
+    for name, key, read, what, lowest, highest in _BOUNDED:
+        if text := given.get(name):
+            number = read(text)
+            if number is None:
+                put(name, "knowledge", key, None, f"{_shown(text)} is no {what}, and is left out")
+                continue
+            bounded = min(max(number, lowest), highest)
+            warning = f"{_shown(text)} is not from {lowest:g} to {highest:g}: {bounded:g} it is"
+            put(name, "knowledge", key, bounded, "" if bounded == number else warning)
+    if text := given.get(MIN_FLOOR):
+        floor = _number(text)
+        is_good = floor is not None and 0 < floor < 1
+        warning = "" if is_good else f"{_shown(text)} is not between 0 and 1: {DEFAULT_MIN_FLOOR:g} it is"
+        put(MIN_FLOOR, "knowledge", "min_floor", floor if is_good else DEFAULT_MIN_FLOOR, warning)
     if given.get(CANDIDATES) or given.get(TOP_K):
-        yield from _read_candidates(given.get(CANDIDATES), draft)
-    yield from _read_embedder(given)
+        most, warning = _candidates(given.get(CANDIDATES), draft)
+        put(CANDIDATES, "knowledge", "max_candidates_per_source", most, warning)
+    provider = given.get(PROVIDER, "").lower()
+    if provider and provider not in _PROVIDERS:
+        known = " and ".join(_PROVIDERS)
+        warning = f"{_shown(provider)} is none of riglm's, which are {known}: the embedder stays as it is configured"
+        put(PROVIDER, "embedder", "provider", None, warning)
+        return warnings
+    put(PROVIDER, "embedder", "provider", provider or None)
+    put(MODEL, "embedder", "model", given.get(MODEL) or None)
+    if text := given.get(DIMENSIONS):
+        dimensions = _whole(text)
+        is_good = dimensions is not None and dimensions >= 1
+        warning = "" if is_good else f"{_shown(text)} is no whole number from 1, and is left out"
+        put(DIMENSIONS, "knowledge", "dimensions", dimensions if is_good else None, warning)
+    return warnings
 
 
-def _bound(name: str, key: str, text: str, number: float | None, lowest: float, highest: float) -> _Result:
-    path = ("knowledge", key)
-    if number is None:
-        return (
-            name,
-            path,
-            None,
-            f"{_shown(text)} is no {'whole number' if isinstance(lowest, int) else 'number'}, and is left out",
-        )
-    bounded = min(max(number, lowest), highest)
-    warning = "" if bounded == number else f"{_shown(text)} is not from {lowest:g} to {highest:g}: {bounded:g} it is"
-    return name, path, bounded, warning
-
-
-def _read_candidates(text: str | None, draft: Draft) -> Iterator[_Result]:
-    """Return the bound if given, otherwise the previous one; the snippets of one answer always fit."""
-    path = ("knowledge", "max_candidates_per_source")
+def _candidates(text: str | None, draft: Draft) -> tuple[int | None, str]:
+    """Return the bound if given, None for the previous one, and a warning; the snippets of one answer always fit."""
     top_k = _whole(str(_held(draft, "top_k"))) or KnowledgeSettings().top_k
     given = text or str(_held(draft, "max_candidates_per_source"))
     number = _whole(given)
     if number is None or number < top_k:
         enough = max(_PER_SNIPPET * top_k, DEFAULT_CANDIDATES)
-        yield CANDIDATES, path, enough, f"{_shown(given)} is no number from {top_k}, which top_k is: {enough} it is"
-    elif number > MAX_CANDIDATES:
-        yield CANDIDATES, path, MAX_CANDIDATES, f"{_shown(given)} is more than {MAX_CANDIDATES}, which it is"
-    elif text:
-        yield CANDIDATES, path, number, ""
-
-
-def _read_embedder(given: Mapping[str, str]) -> Iterator[_Result]:
-    provider = given.get(PROVIDER, "").lower()
-    if provider and provider not in _PROVIDERS:
-        known = " and ".join(_PROVIDERS)
-        warning = f"{_shown(provider)} is none of riglm's, which are {known}: the embedder stays as it is configured"
-        yield PROVIDER, ("embedder", "provider"), None, warning
-        return
-    yield PROVIDER, ("embedder", "provider"), provider or None, ""
-    yield MODEL, ("embedder", "model"), given.get(MODEL) or None, ""
-    if text := given.get(DIMENSIONS):
-        number = _whole(text)
-        is_good = number is not None and number >= 1
-        warning = "" if is_good else f"{_shown(text)} is no whole number from 1, and is left out"
-        yield DIMENSIONS, ("knowledge", "dimensions"), number if is_good else None, warning
+        return enough, f"{_shown(given)} is no number from {top_k}, which top_k is: {enough} it is"
+    if number > MAX_CANDIDATES:
+        return MAX_CANDIDATES, f"{_shown(given)} is more than {MAX_CANDIDATES}, which it is"
+    return number if text else None, ""
 
 
 def _held(draft: Draft, key: str) -> Any:
@@ -134,3 +114,10 @@ def _whole(text: str) -> int | None:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= _MAX_SHOWN_LENGTH else f"{text[:_MAX_SHOWN_LENGTH]}…")
+
+
+_BOUNDED: Final[Sequence[tuple[str, str, Callable[[str], float | None], str, float, float]]] = (
+    (MIX, "mix", _number, "number", 0.0, 1.0),
+    (TOP_K, "top_k", _whole, "whole number", 1, _MAX_SNIPPETS),
+)
+"""Variables of numbers with the keys that they set, and the bounds."""

@@ -1,24 +1,30 @@
 """Takes files of thoughts, and of the MCP memory server, into the knowledge store."""
 
+import codecs
+import json
+import math
+import stat
+import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from riglm.application.knowledge import lines
-from riglm.application.knowledge.lines import InvalidLineError, JsonRow, numbered_lines, object_of
 from riglm.domain.errors import UnusableInputError
 from riglm.domain.knowledge import (
     Embedding,
     Entity,
     Observation,
+    Origin,
     Relation,
     Table,
     Thought,
     entity_text,
+    is_visible,
     normalised,
     searched_text,
 )
@@ -26,13 +32,247 @@ from riglm.domain.session import uuid7
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort
 
+JsonRow: TypeAlias = Mapping[str, Any]
+"""One JSON object of a file."""
+
+MAX_LINE_BYTES: Final = 16 << 20
+"""The longest line that is read."""
+
+_KINDS: Final[Mapping[type, tuple[str, str]]] = {
+    type(None): ("null", "and is missing"),
+    bool: ("true or false", "not true or false"),
+    int: ("a number", "not this number"),
+    float: ("a number", "not this number"),
+    str: ("a text", "not this text"),
+    list: ("a list", "not this list"),
+    dict: ("an object", "not an object"),
+}
+"""What a message calls values, which may be private: as a line, and as the value of a key."""
+
+
+class InvalidLineError(ValueError):
+    """Raised when a line is invalid. The message contains the reason and the fix, not the location."""
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not blank, by number, the first being 1; of one that is too long the beginning.
+
+    Raises:
+        UnusableInputError: it is no file, or cannot be read.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+            raise UnusableInputError(f"{path}: this is no file — fix: put a file of JSON lines there")
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                rest = line
+                while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+                    rest = file.readline(MAX_LINE_BYTES + 1)
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise UnusableInputError(f"{path}: {error.strerror} — fix: put a file there that you may read") from error
+
+
+def object_of(line: bytes) -> JsonRow:
+    """The JSON object that a line is.
+
+    Raises:
+        InvalidLineError: it is none.
+    """
+    if len(line) > MAX_LINE_BYTES:
+        raise InvalidLineError(
+            f"the line is longer than {MAX_LINE_BYTES >> 20} MiB — fix: one JSON object on each line"
+        )
+    try:
+        value = json.loads(line.decode().rstrip())
+    except UnicodeDecodeError as error:
+        raise InvalidLineError(f"byte {error.start + 1} is not UTF-8 — fix: save the file in UTF-8") from error
+    except json.JSONDecodeError as error:
+        reason = f"this is not JSON (column {error.colno}: {error.msg})"
+    except RecursionError:
+        reason = "the values are nested too deeply"
+    except ValueError:
+        reason = "a number has too many digits"
+    else:
+        if isinstance(value, dict):
+            return value
+        reason = f"this is not a JSON object but {_KINDS[type(value)][0]}"
+    raise InvalidLineError(f"{reason} — fix: one JSON object on each line")
+
+
+def visible_text(key: str, value: Any) -> str:
+    """A text in which something can be seen.
+
+    Raises:
+        InvalidLineError: it is something else.
+    """
+    if isinstance(value, str) and is_visible(value):
+        return value
+    raise wrong(key, "a text that can be seen", value, f'write "{key}": "..."')
+
+
+def texts(key: str, value: Any) -> tuple[str, ...]:
+    """A list of texts, each once; none when there is no list.
+
+    Raises:
+        InvalidLineError: it is something else.
+    """
+    if value is None:
+        return ()
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return tuple(dict.fromkeys(value))
+    raise wrong(key, "a list of texts", value, f'write "{key}": ["...", ...] or remove it')
+
+
+def wrong(key: str, expected: str, value: Any, fix: str) -> InvalidLineError:
+    """The error for a value that is not what it must be."""
+    return InvalidLineError(f"{key!r} must be {expected}, {_KINDS[type(value)][1]} — fix: {fix}")
+
+
+ENTITY: Final = "entity"
+RELATION: Final = "relation"
+_KEYS: Final = {
+    ENTITY: frozenset({"type", "name", "entityType", "observations"}),
+    RELATION: frozenset({"type", "from", "to", "relationType"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """An entity as a line describes it; its relations are on other lines. The kind may be empty."""
+
+    name: str
+    kind: str
+    observations: tuple[str, ...]
+
+
+def memory_of(row: JsonRow, owner: str) -> Described | Relation:
+    """Return the record that a line describes. Observations without visible characters are skipped.
+
+    Raises:
+        InvalidLineError: it is neither an entity nor a relation, or a value is none of its key.
+    """
+    kind = row.get("type")
+    if kind == ENTITY:
+        return _entity(row)
+    if kind == RELATION:
+        source, target, relation = (visible_text(key, row.get(key)) for key in ("from", "to", "relationType"))
+        return Relation(owner=owner, source=source, target=target, kind=relation)
+    fix = "remove the line, or give --format thoughts if these are thoughts"
+    raise wrong("type", f"{ENTITY} or {RELATION}", kind, fix)
+
+
+def is_memory_line_key(row: JsonRow, key: str) -> bool:
+    """Whether a key of a line that was read counts."""
+    return key in _KEYS[row["type"]]
+
+
+def _entity(row: JsonRow) -> Described:
+    kind = row.get("entityType") or ""
+    if not isinstance(kind, str):
+        raise wrong("entityType", "a text", kind, 'write "entityType": "..." or remove it')
+    observations = texts("observations", row.get("observations"))
+    return Described(
+        name=visible_text("name", row.get("name")),
+        kind=kind.strip(),
+        observations=tuple(text for text in observations if is_visible(text)),
+    )
+
+
+KEYS: Final = frozenset({"text", "origin", "tags", "private", "is_private", "created_at"})
+"""The keys that count; `text` must be there."""
+
+_MILLISECONDS_FROM: Final = 1e11
+"""An epoch from here on is in milliseconds: in seconds it would be after the year 5000."""
+
+_EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
+_LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+
+def thought_of(row: JsonRow, owner: str, now: float) -> Thought:
+    """The thought of a line, an owner's; one that does not say when it was made was made `now`.
+
+    Any key with the letters of `private` or `is private`, and no others, counts as that, so that no spelling makes a
+    private record public.
+
+    Raises:
+        InvalidLineError: the line has no text, or a value that is none of its key.
+    """
+    return Thought(
+        id=uuid7(),
+        owner=owner,
+        text=visible_text("text", row.get("text")),
+        origin=_origin(row.get("origin")),
+        created_at=_time(row.get("created_at"), now),
+        tags=texts("tags", row.get("tags")),
+        is_private=any(_flag(key, row[key]) for key in row if _means_private(key)),
+    )
+
+
+def is_thought_line_key(key: str) -> bool:
+    """Whether a key of a line counts."""
+    return key in KEYS or _means_private(key)
+
+
+def _origin(value: Any) -> Origin:
+    if value is None:
+        return Origin.HUMAN
+    if isinstance(value, str) and value in list(Origin):
+        return Origin(value)
+    raise wrong("origin", f"one of {', '.join(Origin)}", value, "write one of these, or remove it")
+
+
+def _means_private(key: str) -> bool:
+    letters = unicodedata.normalize("NFKD", key).casefold()
+    return "".join(filter(str.isalnum, letters)) in {"private", "isprivate"}
+
+
+def _flag(key: str, value: Any) -> bool:
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    raise wrong(key, "true or false", value, "write true or false, or remove it")
+
+
+def _time(value: Any, now: float) -> float:
+    if value is None:
+        return now
+    seconds = _of_rfc_3339(value) if isinstance(value, str) else _of_epoch(value)
+    if seconds is None or not _EARLIEST <= seconds <= _LATEST:
+        fix = 'write "2026-01-31T12:00:00Z" or seconds since 1970, or remove it'
+        raise wrong("created_at", "a time in RFC 3339 or a number", value, fix)
+    return seconds
+
+
+def _of_rfc_3339(text: str) -> float | None:
+    try:
+        moment = datetime.fromisoformat(text.strip().upper())
+        return moment.timestamp() if moment.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_epoch(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return None if math.isnan(seconds) else seconds / 1000 if abs(seconds) >= _MILLISECONDS_FROM else seconds
+
+
 MAX_PROBLEMS: Final = 100
 """Maximum number of skipped lines, and of unknown keys, that are reported one by one."""
 
 _LINE_BATCH_SIZE: Final = 500
 _MAX_BATCH_BYTES: Final = 4 << 20
 
-_Piece = Thought | lines.Described | Relation
+_Piece = Thought | Described | Relation
 
 
 class LineFormat(StrEnum):
@@ -103,7 +343,7 @@ def format_of(path: Path, asked: LineFormat | None = None) -> LineFormat | None:
             row = object_of(line)
         except InvalidLineError:
             continue
-        if row.get("type") in (lines.ENTITY, lines.RELATION):
+        if row.get("type") in (ENTITY, RELATION):
             return LineFormat.MEMORY
         if isinstance(row.get("text"), str):
             return LineFormat.THOUGHTS
@@ -167,8 +407,12 @@ class KnowledgeImporter:
     def _put(self, found: Sequence["_Piece | ImportProblem"]) -> None:
         thoughts = [each for each in found if isinstance(each, Thought)]
         relations = [each for each in found if isinstance(each, Relation)]
-        described = _joined([each for each in found if isinstance(each, lines.Described)])
-        observations = [self._observation(each.name, text) for each in described.values() for text in each.observations]
+        described = _joined([each for each in found if isinstance(each, Described)])
+        observations = [
+            Observation(id=uuid7(), owner=self._owner, entity=each.name, text=text, created_at=self._now)
+            for each in described.values()
+            for text in each.observations
+        ]
         read, new, changed = self._done.read, self._done.new, self._done.changed
         read.thoughts += len(thoughts)
         read.relations += len(relations)
@@ -191,7 +435,7 @@ class KnowledgeImporter:
         if observations:
             new.observations += self._store.add_observations(observations).new
 
-    def _entities(self, described: dict[str, lines.Described]) -> list[Entity]:
+    def _entities(self, described: dict[str, Described]) -> list[Entity]:
         """The entities of these lines, in words.
 
         A known entity keeps the spelling of its name, and its kind if these lines give none. Other imports may run at
@@ -200,29 +444,18 @@ class KnowledgeImporter:
         """
         names = [each.name for each in described.values()]
         known = {normalised(each.name): each for each in self._store.entities_named(self._owner, names)}
-        entities = []
-        for key, each in described.items():
-            entity = known.get(key) or self._entity(each)
-            entities.append(replace(entity, kind=each.kind or entity.kind))
-        related = self._related(names)
-        return [
-            replace(each, text=entity_text(each.name, each.kind, related[normalised(each.name)])) for each in entities
-        ]
-
-    def _related(self, names: Sequence[str]) -> dict[str, list[Relation]]:
         related: dict[str, list[Relation]] = defaultdict(list)
         for relation in self._store.relations_of(self._owner, names):
             for end in {normalised(relation.source), normalised(relation.target)}:
                 related[end].append(relation)
-        return related
-
-    def _entity(self, described: lines.Described) -> Entity:
-        return Entity(
-            id=uuid7(), owner=self._owner, name=described.name, kind=described.kind, text="", created_at=self._now
-        )
-
-    def _observation(self, entity: str, text: str) -> Observation:
-        return Observation(id=uuid7(), owner=self._owner, entity=entity, text=text, created_at=self._now)
+        entities = []
+        for key, each in described.items():
+            entity = known.get(key) or Entity(
+                id=uuid7(), owner=self._owner, name=each.name, kind=each.kind, text="", created_at=self._now
+            )
+            kind = each.kind or entity.kind
+            entities.append(replace(entity, kind=kind, text=entity_text(entity.name, kind, related[key])))
+        return entities
 
 
 class _Line(NamedTuple):
@@ -242,9 +475,9 @@ def _lines(source: Source, owner: str, now: float) -> Iterator[_Line]:
 
 def _read(row: JsonRow, format_: LineFormat, owner: str, now: float) -> tuple[_Piece, tuple[str, ...]]:
     if format_ is LineFormat.THOUGHTS:
-        thought = lines.thought_of(row, owner, now)
-        return thought, tuple(key for key in row if not lines.is_thought_line_key(key))
-    return lines.memory_of(row, owner), tuple(key for key in row if not lines.is_memory_line_key(row, key))
+        thought = thought_of(row, owner, now)
+        return thought, tuple(key for key in row if not is_thought_line_key(key))
+    return memory_of(row, owner), tuple(key for key in row if not is_memory_line_key(row, key))
 
 
 def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
@@ -261,12 +494,12 @@ def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:
         yield batch
 
 
-def _joined(described: Sequence[lines.Described]) -> dict[str, lines.Described]:
+def _joined(described: Sequence[Described]) -> dict[str, Described]:
     """By name as it is compared; of an entity that is described twice the last kind counts, and all observations.
 
     A line without a kind does not remove the kind.
     """
-    joined: dict[str, lines.Described] = {}
+    joined: dict[str, Described] = {}
     for each in described:
         earlier = joined.get(normalised(each.name))
         observations = (*earlier.observations, *each.observations) if earlier else each.observations
@@ -281,8 +514,8 @@ _BATCHES_KEPT: Final = 8  # a store that is written to for every few texts takes
 _Item = TypeVar("_Item")
 
 
-def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advance: Callable[[int], None]) -> None:
-    """Embed the records of all owners without a vector of this model, `batch` at a time, and report to `advance`.
+def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int) -> Iterator[int]:
+    """Embed the records of all owners without a vector of this model, `batch` at a time; yield how many were stored.
 
     What was given stays when it ends early, and the next time goes on from there.
 
@@ -306,7 +539,7 @@ def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int, advan
                     raise EmbedderUnavailableError("another model was loaded meanwhile")
                 vectors = [Embedding(model=model, vector=row) for row in rows]
                 store.set_vectors(table, [(piece.id, vector) for piece, vector in zip(some, vectors, strict=True)])
-                advance(len(some))
+                yield len(some)
 
 
 def _parts(whole: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:

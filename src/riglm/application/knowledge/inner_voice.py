@@ -70,19 +70,51 @@ def _diagnostics(said: Diagnostics) -> dict[str, Any]:
 
 
 _log: Final = logging.getLogger("riglm.knowledge")
+_HEAD_START: Final = 0.2  # seconds for the list that made it known
+_INTERNAL: Final = RetrievalError(
+    ErrorCode.INTERNAL_ERROR, "the question cannot be answered; the log of riglm says more"
+)
 
 
-class QueryLog:
-    """Logs the outcome of each query; a silent log only counts, and logs the totals at the end."""
+class InnerVoice:
+    """Answers calls of the tool; nothing is raised, and nothing is opened before `get_ready` or the first of them.
 
-    def __init__(self, *, is_silent: bool) -> None:
+    Each outcome is logged; a silent one only counts, and logs the totals at the end.
+    """
+
+    def __init__(
+        self, retrieval: Retrieval, closing: Sequence[Callable[[], Awaitable[None]]] = (), *, is_silent: bool = False
+    ) -> None:
+        """`closing` closes what `retrieval` uses."""
+        self._retrieval = retrieval
+        self._closing = tuple(closing)
         self._is_silent = is_silent
-        self.answered_count = 0
-        self.failed_count = 0
+        self._succeeded = 0
+        self._failed = 0
+        self._rehearsal: asyncio.Task[None] | None = None
 
-    def answered(self, answer: RetrievalResult) -> None:
-        """A question was answered, with snippets or without any."""
-        self.answered_count += 1
+    async def retrieve(self, principal: str, arguments: bytes) -> bytes:
+        """Return the raw tool result for raw arguments; `principal` is a keyed hash."""
+        try:
+            asked = question(jsonrpc.plain(arguments), self._retrieval.settings)
+            answer = await self._retrieval.answer(asked, principal)
+            content = jsonrpc.encode(fields_of(answer))
+        except RetrievalError as error:
+            level = logging.INFO if error.code is ErrorCode.INVALID_PARAMS else logging.WARNING
+            self._note_failure(level, error.code, error.__cause__)
+            return refusal(error)
+        except Exception as error:  # noqa: BLE001  # the client always gets an error code that it knows
+            where, trace = "", error.__traceback__
+            while trace is not None:  # its text may contain user data
+                where, trace = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}", trace.tb_next
+            self._note_failure(logging.ERROR, ErrorCode.INTERNAL_ERROR, error, where=where)
+            return refusal(_INTERNAL)
+        self._note_answer(answer)
+        text = {"type": "text", "text": content.decode()}
+        return jsonrpc.encode({"content": [text], "structuredContent": Raw(content)})
+
+    def _note_answer(self, answer: RetrievalResult) -> None:
+        self._succeeded += 1
         if self._is_silent:
             return
         metrics = asdict(answer.diagnostics)
@@ -93,64 +125,11 @@ class QueryLog:
             ids = [each.candidate.table.public_id(each.candidate.key) for each in answer.snippets]
             _log.debug("%s gave", NAME, extra={"ids": ids, "tables": tables})
 
-    def refused(self, error: RetrievalError) -> None:
-        """A question was refused, or could not be answered by what it needs."""
-        self.failed_count += 1
+    def _note_failure(self, level: int, code: ErrorCode, cause: BaseException | None, **more: str) -> None:
+        self._failed += 1
         if not self._is_silent:
-            level = logging.INFO if error.code is ErrorCode.INVALID_PARAMS else logging.WARNING
-            cause = "" if error.__cause__ is None else type(error.__cause__).__name__
-            _log.log(level, "%s failed", NAME, extra={"code": str(error.code), "cause": cause})
-
-    def broke(self, error: BaseException) -> None:
-        """Log an internal error, without its text, which may contain user data."""
-        self.failed_count += 1
-        if not self._is_silent:
-            where, trace = "", error.__traceback__
-            while trace is not None:
-                where, trace = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}", trace.tb_next
-            told = {"code": str(ErrorCode.INTERNAL_ERROR), "cause": type(error).__name__, "where": where}
-            _log.error("%s failed", NAME, extra=told)
-
-    def end(self) -> None:
-        """Nothing is asked any more."""
-        if self._is_silent and (self.answered_count or self.failed_count):
-            counts = {"succeeded": self.answered_count, "failed": self.failed_count}
-            _log.info("%s was called", NAME, extra=counts)
-
-
-_HEAD_START: Final = 0.2  # seconds for the list that made it known
-_INTERNAL: Final = RetrievalError(
-    ErrorCode.INTERNAL_ERROR, "the question cannot be answered; the log of riglm says more"
-)
-
-
-class InnerVoice:
-    """Answers calls of the tool; nothing is raised, and nothing is opened before `get_ready` or the first of them."""
-
-    def __init__(
-        self, retrieval: Retrieval, journal: QueryLog, closing: Sequence[Callable[[], Awaitable[None]]] = ()
-    ) -> None:
-        """`closing` closes what `retrieval` uses."""
-        self._retrieval = retrieval
-        self._journal = journal
-        self._closing = tuple(closing)
-        self._rehearsal: asyncio.Task[None] | None = None
-
-    async def retrieve(self, principal: str, arguments: bytes) -> bytes:
-        """Return the raw tool result for raw arguments; `principal` is a keyed hash."""
-        try:
-            asked = question(jsonrpc.plain(arguments), self._retrieval.settings)
-            answer = await self._retrieval.answer(asked, principal)
-            content = jsonrpc.encode(fields_of(answer))
-        except RetrievalError as error:
-            self._journal.refused(error)
-            return refusal(error)
-        except Exception as error:  # noqa: BLE001  # the client always gets an error code that it knows
-            self._journal.broke(error)
-            return refusal(_INTERNAL)
-        self._journal.answered(answer)
-        text = {"type": "text", "text": content.decode()}
-        return jsonrpc.encode({"content": [text], "structuredContent": Raw(content)})
+            name = "" if cause is None else type(cause).__name__
+            _log.log(level, "%s failed", NAME, extra={"code": str(code), "cause": name, **more})
 
     def get_ready(self) -> None:
         """Begin to load what the first question needs, so that it need not wait; from the event loop, at any time."""
@@ -168,7 +147,8 @@ class InnerVoice:
             await asyncio.wait({self._rehearsal})
         for close in self._closing:
             await close()
-        self._journal.end()
+        if self._is_silent and (self._succeeded or self._failed):
+            _log.info("%s was called", NAME, extra={"succeeded": self._succeeded, "failed": self._failed})
 
     async def _rehearse(self) -> None:
         await asyncio.sleep(_HEAD_START)
@@ -190,4 +170,4 @@ def build_inner_voice(
     embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=expected)
     store = LazyVectorStore(open_store, seconds=settings.deadline)
     retrieval = Retrieval(embed, store.nearest, settings)
-    return InnerVoice(retrieval, QueryLog(is_silent=is_silent), (embed.close, store.close))
+    return InnerVoice(retrieval, (embed.close, store.close), is_silent=is_silent)

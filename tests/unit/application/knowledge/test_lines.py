@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from riglm.application.knowledge import lines
-from riglm.application.knowledge.lines import (
+from riglm.application.knowledge.importing import (
     InvalidLineError,
-    UnreadableFileError,
+    is_thought_line_key,
     memory_of,
     numbered_lines,
     object_of,
     thought_of,
 )
+from riglm.domain.errors import UnusableInputError
 
 NOW = 1_700_000_000.0
 
@@ -47,13 +47,13 @@ def thought(**row):
 def test_however_private_is_spelt_it_is_private(key):
     assert thought(**{key: True}).is_private
     assert not thought(**{key: False}).is_private
-    assert lines.is_thought_line_key(key)
+    assert is_thought_line_key(key)
 
 
 @pytest.mark.parametrize("key", ["privates", "privateer", "not_private", "priv", ""])
 def test_a_key_with_other_letters_does_not_mean_private(key):
     assert not thought(**{key: True}).is_private
-    assert not lines.is_thought_line_key(key)
+    assert not is_thought_line_key(key)
 
 
 def test_what_is_private_by_one_key_is_private():
@@ -171,7 +171,7 @@ def test_a_wrong_line_is_refused_with_reason_and_fix(line, reason):
 
 
 def test_a_line_without_end_is_not_read_to_its_end(file, monkeypatch):
-    monkeypatch.setattr("riglm.application.knowledge.lines.MAX", 100)
+    monkeypatch.setattr("riglm.application.knowledge.importing.MAX_LINE_BYTES", 100)
     file.write_bytes(b"{}\n" + b"b" * 200 + b"\n{}")
     lines = dict(numbered_lines(file))
     assert {number: len(line) for number, line in lines.items()} == {1: 3, 2: 101, 3: 2}
@@ -182,5 +182,5 @@ def test_a_line_without_end_is_not_read_to_its_end(file, monkeypatch):
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to(path), str])
 def test_what_is_no_readable_file_is_refused_and_not_waited_for(file, make):
     make(file)
-    with pytest.raises(UnreadableFileError, match=r"lines\.jsonl: .* — fix: "):
+    with pytest.raises(UnusableInputError, match=r"lines\.jsonl: .* — fix: "):
         list(numbered_lines(file))

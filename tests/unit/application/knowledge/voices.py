@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.knowledge.inner_voice import InnerVoice, QueryLog
+from riglm.application.knowledge.inner_voice import InnerVoice
 from riglm.application.knowledge.retrieval import EmbeddedQuery, Retrieval
 from riglm.domain.knowledge import Embedding, Origin, SnippetCandidate, Table, Thought
 from riglm.domain.schemas.filtering import KnowledgeSettings
@@ -57,10 +57,9 @@ class Stage:
         self.error: BaseException | None = None
         self.hangs = False
         self.was_embedding = asyncio.Event()
-        self.journal = QueryLog(is_silent=is_silent)
         settings = KnowledgeSettings(max_candidates_per_source=most_candidates, shared=shared)
         retrieval = Retrieval(self._embed, self.store.nearest, settings)
-        self.voice = InnerVoice(retrieval, self.journal)
+        self.voice = InnerVoice(retrieval, is_silent=is_silent)
 
     async def result(self, given: Any, principal: str = "") -> Any:
         """The result of a call, decoded."""
