@@ -45,7 +45,7 @@ def test_lists_are_short_hit_and_pay_and_a_terminal_shows_a_second_run_that_deci
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "mine")
     page, planned = tmp_path / "page.html", agent.plan_sessions()[:16]
-    monkeypatch.setattr(agent, "plan_sessions", lambda _: planned)
+    monkeypatch.setattr(demo, "plan_sessions", lambda _: planned)
     done = runner.invoke(app, ["demo", "--bundled", "--json", "--html", str(page)], catch_exceptions=False)
     result = json.loads(done.stdout)
     last = result["last_5"]
@@ -82,7 +82,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
 
 
 def test_servers_that_do_not_start_fail_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent, "bundled_servers", lambda: {"gone": {"command": "no-such-program"}})
+    monkeypatch.setattr(demo, "bundled_servers", lambda: {"gone": {"command": "no-such-program"}})
     result = runner.invoke(app, ["demo", "--bundled", "--json"])
     assert isinstance(result.exception, RiglmError)
     assert "no-such-program" in str(result.exception)

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.setup.transcripts import recording
-from riglm.cli.learning_from import load_hasher
 from riglm.cli.main import app
+from riglm.cli.store_access import load_hasher
 from riglm.domain.schemas.settings import Settings
 
 DAY, LATER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (3, 2))

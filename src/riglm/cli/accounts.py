@@ -6,22 +6,34 @@ import os
 import select
 import sys
 import threading
+import webbrowser
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 
-from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, print_table, printable, written_time
+from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.mcp.oauth.accounts import Account
+from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
+from riglm.adapters.mcp.oauth.token_requests import revoke
+from riglm.adapters.mcp.oauth.unattended import obtain_tokens
+from riglm.cli.output import (
+    ConfigOption,
+    JsonOption,
+    json_time,
+    print_json,
+    print_result,
+    print_table,
+    printable,
+    written_time,
+)
+from riglm.cli.setup_access import configurations_in_use, find_sign_ins, installations, servers_to_sign_in
+from riglm.container import Container
 from riglm.domain.errors import RiglmError, UnusableInputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from riglm.adapters.mcp.oauth.accounts import Account
-    from riglm.adapters.mcp.oauth.sign_in import Redirect
-    from riglm.domain.schemas.server import ServerSettings
-    from riglm.domain.upstream import UpstreamSpec
+from riglm.domain.schemas.server import ServerSettings
+from riglm.domain.upstream import UpstreamSpec
 
 _POLL_SECONDS: Final = 0.1
 
@@ -65,15 +77,12 @@ def login(
         raise UnusableInputError("no server is named — fix: give its name, or --all")
     else:
         account = sign_in_to(server, _find_server(server, config), browser, port, principal)
-        if as_json:
-            print_json(_fields(account))
-        else:
-            _print_signed_in(account)
+        print_result(_fields(account), _format_signed_in(account), as_json=as_json)
 
 
 def sign_in_to(
-    name: str, settings: "ServerSettings", browser: "Callable[[str], bool] | None", port: int = 0, principal: str = ""
-) -> "Account":
+    name: str, settings: ServerSettings, browser: Callable[[str], bool] | None, port: int = 0, principal: str = ""
+) -> Account:
     """Sign in to a server in the browser, or by a pasted URL without one; return the account, which is stored.
 
     The account is that of `principal`, or of all callers.
@@ -81,8 +90,6 @@ def sign_in_to(
     Raises:
         RiglmError: the server does not require a sign-in, or it failed.
     """
-    from riglm.container import Container
-
     accounts = Container().account_file()
     accounts.check()
     spec = replace(settings.spec(name), principal=principal)
@@ -94,9 +101,7 @@ def sign_in_to(
     return account
 
 
-def _login_all(config: "Path | None", browser: "Callable[[str], bool] | None", port: int, *, as_json: bool) -> None:
-    from riglm.cli.setup_access import find_sign_ins
-
+def _login_all(config: Path | None, browser: Callable[[str], bool] | None, port: int, *, as_json: bool) -> None:
     done: list[dict[str, Any]] = []
     errors: list[str] = []
     for servers in _configured(config):
@@ -116,7 +121,7 @@ def _login_all(config: "Path | None", browser: "Callable[[str], bool] | None", p
             if account is not None:
                 done.append(_fields(account))
                 if not as_json:
-                    _print_signed_in(account)
+                    typer.echo(_format_signed_in(account))
     if as_json:
         print_json(done)
     elif not done and not errors:
@@ -127,16 +132,13 @@ def _login_all(config: "Path | None", browser: "Callable[[str], bool] | None", p
         raise typer.Exit(1)
 
 
-def _print_signed_in(account: "Account") -> None:
+def _format_signed_in(account: Account) -> str:
     caller = f" for {printable(account.principal)}" if account.principal else ""
-    typer.echo(f"signed in to {printable(account.server)} at {printable(account.issuer)}{caller}")
+    return f"signed in to {printable(account.server)} at {printable(account.issuer)}{caller}"
 
 
 def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: JsonOption = False) -> None:
     """Revoke and delete the tokens of a server."""
-    from riglm.adapters.mcp.oauth.token_requests import revoke
-    from riglm.container import Container
-
     accounts = Container().account_file()
     done: list[dict[str, Any]] = []
     for each in [each for each in accounts.list_accounts() if (each.server, each.principal) == (server, principal)]:
@@ -149,31 +151,25 @@ def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: J
         done.append({**_fields(account), "revoked": not problem})
     if not done:
         raise RiglmError(f"there is no account for {printable(server)} — fix: use a name from `riglm accounts`")
-    if as_json:
-        print_json(done)
-        return
-    for fields in done:
-        typer.echo(f"signed out of {printable(server)} at {printable(fields['issuer'])}")
+    lines = [f"signed out of {printable(server)} at {printable(fields['issuer'])}" for fields in done]
+    print_result(done, "\n".join(lines), as_json=as_json)
 
 
 def list_accounts(as_json: JsonOption = False) -> None:
     """List the servers that riglm is signed in to. Tokens are not shown."""
-    from riglm.container import Container
-
     found = Container().account_file().list_accounts()
-    if as_json:
-        print_json([_fields(each) for each in found])
+    if as_json or not found:
+        words = "no accounts; to sign in: riglm login SERVER"
+        print_result([_fields(each) for each in found], words, as_json=as_json)
         return
-    if not found:
-        typer.echo("no accounts; to sign in: riglm login SERVER")
-        return
-    rows = [
-        (each.server, each.principal or "all callers", each.issuer, each.scope or "-", _expiry(each)) for each in found
-    ]
+    rows = []
+    for each in found:
+        expiry = "refreshed automatically" if each.refresh_token else written_time(each.expires_at)
+        rows.append((each.server, each.principal or "all callers", each.issuer, each.scope or "-", expiry))
     print_table("Accounts", ("server", "used by", "issuer", "scopes", "expiry"), rows)
 
 
-def _fields(account: "Account") -> dict[str, Any]:
+def _fields(account: Account) -> dict[str, Any]:
     """An account for JSON output."""
     return {
         "server": account.server,
@@ -185,18 +181,12 @@ def _fields(account: "Account") -> dict[str, Any]:
     }
 
 
-def _expiry(account: "Account") -> str:
-    return "refreshed automatically" if account.refresh_token else written_time(account.expires_at)
-
-
-def _find_server(name: str, config: "Path | None") -> "ServerSettings":
+def _find_server(name: str, config: Path | None) -> ServerSettings:
     """Return a server of the configurations in use.
 
     Raises:
         UnusableInputError: there is none, or it does not sign in.
     """
-    from riglm.cli.setup_access import servers_to_sign_in
-
     servers = {key: each for found in _configured(config) for key, each in found.items()}
     if name not in servers and config is None:
         servers |= servers_to_sign_in()
@@ -211,11 +201,8 @@ def _find_server(name: str, config: "Path | None") -> "ServerSettings":
     return servers[name]
 
 
-def _configured(config: "Path | None") -> "Iterator[dict[str, ServerSettings]]":
+def _configured(config: Path | None) -> Iterator[dict[str, ServerSettings]]:
     """Yield the servers of each configuration in use."""
-    from riglm.adapters.configuration.loading import Options, load
-    from riglm.cli.setup_access import configurations_in_use, installations
-
     for options, _ in configurations_in_use(Options(config=config), installations()):
         settings = load(options).settings
         single = {spec.name: settings.upstream for spec in settings.upstream_specs() if settings.upstream is not None}
@@ -223,13 +210,9 @@ def _configured(config: "Path | None") -> "Iterator[dict[str, ServerSettings]]":
 
 
 async def _obtain(
-    spec: "UpstreamSpec", known: "Account | None", browser: "Callable[[str], bool] | None", port: int
-) -> "Account":
-    from riglm.adapters.mcp.oauth.sign_in import Redirect, sign_in
-
+    spec: UpstreamSpec, known: Account | None, browser: Callable[[str], bool] | None, port: int
+) -> Account:
     if spec.is_unattended:
-        from riglm.adapters.mcp.oauth.unattended import obtain_tokens
-
         return await obtain_tokens(spec)
     redirect, loop, over = Redirect(), asyncio.get_running_loop(), threading.Event()
 
@@ -256,10 +239,8 @@ async def _obtain(
         over.set()
 
 
-def find_browser() -> "Callable[[str], bool] | None":
+def find_browser() -> Callable[[str], bool] | None:
     """Return what opens a URL in a browser, None without a browser or a screen."""
-    import webbrowser
-
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
     if sys.platform not in {"darwin", "win32"} and not any(map(os.environ.get, screens)):
         return None
@@ -269,7 +250,7 @@ def find_browser() -> "Callable[[str], bool] | None":
         return None
 
 
-def _read_pasted(redirect: "Redirect", over: threading.Event) -> None:
+def _read_pasted(redirect: Redirect, over: threading.Event) -> None:
     """Read URLs from stdin in a thread until the sign-in is over; the process may end before that."""
     loop = asyncio.get_running_loop()
 

@@ -1,32 +1,53 @@
-"""`riglm db` and `riglm audit`: the schema of the store, what waits for it, and the audit log."""
+"""`riglm db` and `riglm audit`: the schema of the store, what is removed from it, and the audit log."""
 
+import asyncio
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Final
+from uuid import UUID
 
 import typer
 
-from riglm.cli import forgetting
-from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, progress
-from riglm.cli.store_access import alone, configuration_of, opened, paced, settings_of
-from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
-from riglm.ports.analytics import RecordKind
+from riglm.adapters.analytics import schema
+from riglm.adapters.analytics.schema import SchemaStatus
+from riglm.adapters.analytics.tables import SCHEMA_REVISION
+from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.configuration.locations import store_path, store_url
+from riglm.adapters.export import export_files, export_stream
+from riglm.adapters.spool.sqlite_spool import survey
+from riglm.application.session_sharing.signing import drop_sessions
+from riglm.cli.output import ConfigOption, JsonOption, json_time, print_result, printable, progress
+from riglm.cli.store_access import alone, configuration_of, is_hash, is_there, opened, paced, settings_of
+from riglm.cli.usage import find_session
+from riglm.container import Container
+from riglm.domain import audit
+from riglm.domain.doctor import SpoolStatus
+from riglm.domain.duration import format_count, parsed_duration, parsed_moment
+from riglm.domain.errors import ConfigurationError, RiglmError, StateUnavailableError, UnusableInputError
+from riglm.domain.retention import DAY_SECONDS, ErasureRequest, ErasureScope, Expiry, RemovedCounts
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.session import parsed_uuid
+from riglm.ports.analytics import AnalyticsPort, RecordKind
 
-if TYPE_CHECKING:
-    from riglm.adapters.analytics.schema import SchemaStatus
-    from riglm.domain.doctor import SpoolStatus
-    from riglm.domain.schemas.settings import Settings
+app = typer.Typer(help="Maintain the store.", rich_markup_mode=None, no_args_is_help=True)
+audit_app = typer.Typer(name="audit", help="Check the audit log.", no_args_is_help=True, rich_markup_mode=None)
 
+_ARCHIVE_SECONDS: Final = 600.0
+"""Maximum time for one statement that erases in ClickHouse."""
 
-_CLOCK_AHEAD = (
+_MAX_FAULTS: Final = 20
+_CLOCK_AHEAD: Final = (
     "clock: it is {days:.0f} days ahead of the records of earlier days and of the last purge; age is measured at the "
     "later of the two — fix: set the clock, or give --older-than if it is right"
 )
 
 
+@app.command()
 def purge(
     older_than: Annotated[
         str | None,
@@ -39,10 +60,8 @@ def purge(
     as_json: JsonOption = False,
 ) -> None:
     """Remove what is too old, in small steps, while riglm goes on. Running processes do so by themselves every hour."""
-    from riglm.domain.retention import DAY_SECONDS, Expiry, RemovedCounts
-
     settings = settings_of(config)
-    limit = _parse_age(older_than)
+    limit = None if older_than is None else _parse("--older-than", older_than, parsed_duration)
     with opened(settings) as store:
         now = time.time()
         if limit is None:
@@ -52,20 +71,26 @@ def purge(
             expiry = settings.retention.expiry(reliable)
         else:
             expiry = Expiry.of_all(now - limit, now)
-        found = store.count_expired(expiry)
-        removed = RemovedCounts()
+        removed = store.count_expired(expiry)
         if not dry_run:
-            with alone(store), progress("purging", found.total) as advance:
-                for step in paced(store.purge(expiry)):
-                    removed += step
-                    advance(step.total)
-    if as_json:
-        limits = {name: json_time(limit) for name, limit in asdict(expiry).items() if name != "now"}
-        print_json({"dry_run": dry_run, "before": limits, "removed": asdict(found if dry_run else removed)})
-    else:
-        typer.echo(f"would be removed: {found}" if dry_run else f"removed: {removed}")
+            with alone(store):
+                removed = _remove(store.purge(expiry), "purging", removed.total)
+    limits = {name: json_time(limit) for name, limit in asdict(expiry).items() if name != "now"}
+    fields = {"dry_run": dry_run, "before": limits, "removed": asdict(removed)}
+    print_result(fields, f"{'would be removed' if dry_run else 'removed'}: {removed}", as_json=as_json)
 
 
+def _remove(steps: Iterator[RemovedCounts], what: str, total: int) -> RemovedCounts:
+    """Take the steps, with a progress bar; return what they removed."""
+    removed = RemovedCounts()
+    with progress(what, total) as advance:
+        for step in paced(steps):
+            removed += step
+            advance(step.total)
+    return removed
+
+
+@app.command()
 def vacuum(
     whole: Annotated[
         bool, typer.Option("--whole", help="Rewrite the store; what is recorded meanwhile waits until that is done.")
@@ -81,20 +106,8 @@ def vacuum(
                 if not as_json:
                     typer.echo(done, err=True)
         after = store.size_bytes()
-    told: dict[str, Any] = {"bytes_before": before, "bytes_after": after}
-    if as_json:
-        print_json(told)
-    else:
-        typer.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
-
-
-def _parse_age(older_than: str | None) -> float | None:
-    from riglm.domain.duration import parsed_duration
-
-    try:
-        return None if older_than is None else parsed_duration(older_than)
-    except ValueError as error:
-        raise ConfigurationError(f"--older-than: {error}") from error
+    sizes = {"bytes_before": before, "bytes_after": after}
+    print_result(sizes, f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now", as_json=as_json)
 
 
 class ExportFormat(StrEnum):
@@ -104,6 +117,7 @@ class ExportFormat(StrEnum):
     CSV = "csv"
 
 
+@app.command()
 def export(
     out: Annotated[str, typer.Option("--out", metavar="DIR|-", help="A new directory, or - for stdout.")],
     format_: Annotated[ExportFormat, typer.Option("--format", help="How records are written.")] = ExportFormat.JSONL,
@@ -117,11 +131,9 @@ def export(
     """Hand out what is stored, ids hashed as they are, a part at a time. riglm may go on meanwhile."""
     if not out.strip():
         raise ConfigurationError("--out: no directory is named — fix: name a new one, or give - for stdout")
-    from riglm.adapters.export import export_files, export_stream
-
     settings = settings_of(config)
     kinds = list(dict.fromkeys(table or RecordKind))
-    start = _parse_since(since)
+    start = 0.0 if since is None else _parse("--since", since, lambda text: parsed_moment(text, time.time()))
     with (
         opened(settings) as store,
         progress("exporting", sum(store.count_rows(kind, start) for kind in kinds)) as advance,
@@ -131,45 +143,190 @@ def export(
             for kind, count in counts.items():
                 typer.echo(f"{count:>10} {kind.value}", err=True)
             return
-        about = _describe_export(settings.storage.kind, since and start)
+        about = {
+            "riglm": version("riglm"),
+            "schema": SCHEMA_REVISION,
+            "store": settings.storage.kind,
+            "exported_at": json_time(time.time()),
+            "since": json_time(start) if since else None,
+        }
         tables = export_files(store, Path(out), format_.value, kinds, since=start, about=about, progress=advance)
-    if as_json:
-        print_json({"directory": out, "tables": {kind.value: asdict(each) for kind, each in tables.items()}})
-        return
-    for kind, each in tables.items():
-        typer.echo(f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}")
+    fields = {"directory": out, "tables": {kind.value: asdict(each) for kind, each in tables.items()}}
+    lines = [
+        f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}"
+        for kind, each in tables.items()
+    ]
+    print_result(fields, "\n".join(lines), as_json=as_json)
 
 
-def _parse_since(text: str | None) -> float:
-    from riglm.domain.duration import parsed_moment
-
-    if text is None:
-        return 0.0
+def _parse(option: str, text: str, parser: Callable[[str], float]) -> float:
     try:
-        return parsed_moment(text, time.time())
+        return parser(text)
     except ValueError as error:
-        raise ConfigurationError(f"--since: {error}") from error
+        raise ConfigurationError(f"{option}: {error}") from error
 
 
-def _describe_export(store: str, since: float | str | None) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    from riglm.adapters.analytics.tables import SCHEMA_REVISION
-
-    return {
-        "riglm": version("riglm"),
-        "schema": SCHEMA_REVISION,
-        "store": store,
-        "exported_at": json_time(time.time()),
-        "since": json_time(float(since)) if since else None,
+@app.command()
+def forget(
+    client: Annotated[
+        str | None,
+        typer.Option("--client", metavar="NAME|HASH", help="A client by the name it gave itself, or by its hashed id."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="One session; the end of its id does.")
+    ] = None,
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            "--principal",
+            metavar="NAME|HASH",
+            help='Principal to erase, by name or hash; "" for all unauthenticated callers.',
+        ),
+    ] = None,
+    unseen: Annotated[
+        bool, typer.Option("--unseen", help="Also when nothing is stored: what still waits in spools is dropped then.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
+    if sum(given is not None for given in (client, session, principal)) != 1:
+        raise ConfigurationError("whom to forget is not clear — fix: give one of --client, --session and --principal")
+    if "" in {client, session}:
+        raise ConfigurationError(
+            "an empty --client or --session is no name — fix: give a name or an id as `riglm sessions` shows it"
+        )
+    settings = settings_of(config)
+    container = Container(settings=settings)
+    removed, pieces, archived, problem, waiting = RemovedCounts(), 0, 0, None, 0
+    with opened(settings) as store:
+        whom = _find_subject(settings, store, client, session, principal)
+        subject = f"the {whom.whose.value} {printable(client or whom.key) or 'without a name'}"
+        known = store.count_erasable(whom)
+        if whom.whose is ErasureScope.PRINCIPAL:  # only principals have knowledge
+            with container.knowledge() as knowledge:
+                counts = knowledge.counts(whom.key, "")
+            pieces = counts.thoughts + counts.entities + counts.observations
+        is_known = bool(known.total or pieces or unseen)
+        if is_known:
+            if not yes:
+                reach = ", for all principals," if client is not None else ""
+                question = f"Erase {known}{_format_pieces(pieces)} of {subject}{reach} permanently?"
+                typer.confirm(question, abort=True, err=True)
+            with alone(store):
+                removed = _remove(store.erase(whom), "forgetting", known.total)
+                store.refresh_cooccurrences(time.time())  # what they used together counts no more
+                for _ in paced(store.compact()):
+                    pass
+            if pieces:
+                with container.knowledge() as knowledge:
+                    pieces = knowledge.forget_owner(whom.key)
+        sessions = _list_erased(store)
+    dropped = _drop_shared(settings, sessions)
+    if is_known:
+        archived, problem = _erase_archived(settings, whom, sessions)
+        waiting = sum(spool.records for spool in survey(*container.spool_paths()))
+    elif not dropped:
+        raise RiglmError(
+            f"nothing is stored of {subject} — fix: look into `riglm sessions`, or add --unseen to drop what "
+            "is still to be stored of it" + (" and to erase in ClickHouse" if settings.clickhouse.url else "")
+        )
+    fields = {
+        "whose": whom.whose.value,
+        "key": whom.key,
+        "removed": asdict(removed) | {"knowledge": pieces},
+        "removed_from_redis": dropped,
+        "removed_from_clickhouse": archived,
+        "spooled": waiting,
     }
+    lines = [
+        f"removed: {removed}{_format_pieces(pieces)}",
+        f"removed from Redis: {format_count(dropped, 'session')}" if dropped else "",
+        f"removed from ClickHouse: {format_count(archived, 'session')}" if archived else "",
+        f"{waiting} records wait in spools; those of {subject} are dropped instead of stored" if waiting else "",
+    ]
+    print_result(fields, "\n".join(filter(None, lines)), as_json=as_json)
+    if problem is not None:
+        raise RiglmError(f"not erased in ClickHouse: {problem}, and run this again with --unseen") from problem
 
 
-app = typer.Typer(help="Maintain the store.", rich_markup_mode=None, no_args_is_help=True)
-app.command()(purge)
-app.command()(vacuum)
-app.command()(export)
-app.command()(forgetting.forget)
+def _format_pieces(pieces: int) -> str:
+    return f", {pieces} pieces of knowledge" if pieces else ""
+
+
+def _find_subject(
+    settings: Settings, store: AnalyticsPort, client: str | None, session: str | None, principal: str | None
+) -> ErasureRequest:
+    def request(whose: ErasureScope, key: str) -> ErasureRequest:
+        return ErasureRequest(whose=whose, key=key, at=time.time())
+
+    if session is not None:
+        return request(ErasureScope.SESSION, _find_session_id(store, session))
+    if not client and not principal:
+        return request(ErasureScope.PRINCIPAL, "")
+    hasher = Container(settings=settings).hasher()
+    whose, given = (ErasureScope.CLIENT, client) if client else (ErasureScope.PRINCIPAL, principal or "")
+    named = request(whose, hasher.client_name(given) if client else hasher.principal(given))
+    if is_hash(given) and not store.count_erasable(named).total:
+        return request(whose, given)
+    return named
+
+
+def _find_session_id(store: AnalyticsPort, wanted: str) -> str:
+    whole = parsed_uuid(wanted)
+    if whole is not None:
+        return str(whole)
+    try:
+        return str(find_session(store, wanted).session.id)
+    except RiglmError:
+        erased = [id_ for id_ in map(str, _list_erased(store)) if id_.endswith(wanted.lower())]
+        if len(erased) != 1:
+            raise
+        return erased[0]
+
+
+def _list_erased(store: AnalyticsPort) -> Sequence[UUID]:
+    """Return the ids of all sessions that were ever erased: a second run completes what an earlier one could not."""
+    ids = (parsed_uuid(each.key) for each in store.list_erased_sessions())
+    return [id_ for id_ in ids if id_ is not None]
+
+
+def _erase_archived(
+    settings: Settings, whom: ErasureRequest, sessions: Sequence[UUID]
+) -> tuple[int, RiglmError | None]:
+    """Remove what ClickHouse has of a subject, and of erased sessions; return their number and what prevented it."""
+    if settings.clickhouse.url is None:
+        return 0, None
+    container = Container(settings=settings)
+    try:
+        with container.clickhouse(timeout_seconds=_ARCHIVE_SECONDS) as archive:
+            return archive.erase(whom, sessions, container.hasher().client_name), None
+    except RiglmError as error:
+        return 0, error
+
+
+def _drop_shared(settings: Settings, sessions: Sequence[UUID]) -> int:
+    """Remove the sessions that Redis keeps for other processes, or report when they expire; return how many existed."""
+    if settings.state.kind == "memory" or not sessions:
+        return 0
+    container = Container(settings=settings)
+    secret = container.hasher().derived_key("shared state")
+
+    async def drop() -> int:
+        async with container.state() as state:
+            return await drop_sessions(state, secret, sessions)
+
+    try:
+        return asyncio.run(drop())
+    except StateUnavailableError as error:
+        seconds = max(settings.sessions.idle_gap, settings.downstream.session_idle)
+        typer.echo(
+            f"what Redis keeps of sessions could not be removed ({error}); it expires {seconds:g} seconds after "
+            "their last request — or run this again",
+            err=True,
+        )
+        return 0
 
 
 @app.command()
@@ -178,29 +335,18 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     `run` and `serve` do so by themselves.
     """
-    from riglm.adapters.analytics import schema
-    from riglm.adapters.configuration.locations import store_url
-
     _print_status(schema.upgrade(store_url(_load_settings(config))), None, as_json)
 
 
 @app.command()
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
-    from riglm.adapters.analytics import schema
-    from riglm.adapters.spool.sqlite_spool import survey
-    from riglm.container import Container
-
     settings = _load_settings(config)
     container = Container(settings=settings)
     _print_status(schema.status(container.store_url()), survey(*container.spool_paths()), as_json)
 
 
-def _load_settings(config: Path | None) -> "Settings":
-    from riglm.adapters.configuration.loading import Options, load
-    from riglm.adapters.configuration.locations import store_path
-    from riglm.cli.store_access import is_there
-
+def _load_settings(config: Path | None) -> Settings:
     settings = load(Options(config=config, with_servers=False)).settings
     if settings.storage.kind == "memory":
         raise ConfigurationError(
@@ -211,30 +357,23 @@ def _load_settings(config: Path | None) -> "Settings":
     return settings
 
 
-def _print_status(found: "SchemaStatus", spools: "list[SpoolStatus] | None", as_json: bool) -> None:
-    if as_json:
-        told: dict[str, Any] = {
-            "url": found.url,
-            "current": found.current,
-            "head": found.head,
-            "pending": list(found.pending),
-        }
-        if spools is not None:
-            told["spools"] = [asdict(spool) | {"path": str(spool.path)} for spool in spools]
-        print_json(told)
-        return
-    typer.echo(f"store    {found.url}")
-    typer.echo(f"schema   {found.current or 'none yet'}")
-    typer.echo(f"pending  {', '.join(found.pending) or 'nothing'}")
-    for spool in spools or []:
+def _print_status(found: SchemaStatus, spools: Sequence[SpoolStatus] | None, as_json: bool) -> None:
+    fields: dict[str, Any] = {
+        "url": found.url,
+        "current": found.current,
+        "head": found.head,
+        "pending": list(found.pending),
+    }
+    if spools is not None:
+        fields["spools"] = [asdict(spool) | {"path": str(spool.path)} for spool in spools]
+    lines = [f"store    {found.url}", f"schema   {found.current or 'none yet'}"]
+    lines.append(f"pending  {', '.join(found.pending) or 'nothing'}")
+    for spool in spools or ():
         whose = "of a process that runs" if spool.is_held else "left behind: the next start stores or sends it"
         damage = f", {spool.damaged} damaged" if spool.damaged else ""
         newer = ", written by a newer riglm" if spool.is_newer else ""
-        typer.echo(f"spool    {spool.path}: {spool.records} records{damage}{newer}, {whose}")
-
-
-audit_app = typer.Typer(name="audit", help="Check the audit log.", no_args_is_help=True, rich_markup_mode=None)
-_MAX_FAULTS = 20
+        lines.append(f"spool    {spool.path}: {spool.records} records{damage}{newer}, {whose}")
+    print_result(fields, "\n".join(lines), as_json=as_json)
 
 
 @audit_app.callback()
@@ -254,21 +393,17 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check that no line was changed, removed from between others, or added; print the hash of the last one."""
-    from riglm.domain import audit
-
     place = file or _get_audit_file(config)
     try:
         with place.open(encoding="utf-8", errors="replace") as lines:
             found = audit.verify((line.rstrip("\n") for line in lines), after)
     except OSError as error:
         raise UnusableInputError(f"{place} cannot be read ({error.strerror}) — fix: name the audit log") from error
-    if as_json:
-        faults = [{"line": line, "fault": fault} for line, fault in found.faults]
-        print_json({"file": str(place), "lines": found.lines, "last_hash": found.last, "faults": faults})
-    else:
-        for line, fault in found.faults[:_MAX_FAULTS]:
-            typer.echo(f"line {line}: {fault}")
-        typer.echo(f"{found.lines} lines, the last one with the hash {found.last}")
+    faults = [{"line": line, "fault": fault} for line, fault in found.faults]
+    fields = {"file": str(place), "lines": found.lines, "last_hash": found.last, "faults": faults}
+    shown = [f"line {line}: {fault}" for line, fault in found.faults[:_MAX_FAULTS]]
+    shown.append(f"{found.lines} lines, the last one with the hash {found.last}")
+    print_result(fields, "\n".join(shown), as_json=as_json)
     if not found.is_intact:
         count = len(found.faults) - len(found.cut)
         raise RiglmError(f"{place} was damaged or tampered with: {count} lines do not fit")

@@ -12,20 +12,32 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO, Final
+from uuid import UUID
 
 import typer
+from rich.console import Console
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.reports import Series, chart, lines
+from riglm.application.reports.figures import read_figures
 from riglm.cli.output import JsonOption, create_console, print_json, progress, write_page
+from riglm.demo.agent import (
+    PACKAGES,
+    ROOT,
+    Agent,
+    SessionLog,
+    WorkSession,
+    bundled_servers,
+    install,
+    npm_servers,
+    plan_sessions,
+)
 from riglm.domain.errors import RiglmError, UnusableInputError, shortage_in
+from riglm.domain.schemas.section import PriceSettings
 from riglm.domain.session_cost import Cost
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from rich.console import Console
-
-    from riglm.demo.agent import SessionLog, WorkSession
 
 _INSTALL_SECONDS: Final = 20.0
 _GRACE_SECONDS: Final = 60.0  # Node servers on a busy machine take their time
@@ -52,7 +64,7 @@ class DemoSession:
     """
 
     work: str
-    did: "SessionLog"
+    did: SessionLog
     calls: int
     shown: int
     available: int
@@ -144,8 +156,6 @@ def _temporary_directory() -> Iterator[Path]:
 
 def _create_servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
     """Return the servers, and the directory of the files in the arguments of calls."""
-    from riglm.demo.agent import PACKAGES, ROOT, bundled_servers, install, npm_servers
-
     if not bundled:
         with progress("installing reference servers from npm", len(PACKAGES)):
             programs = install(directory / "npm", _INSTALL_SECONDS)
@@ -154,10 +164,8 @@ def _create_servers(directory: Path, bundled: bool) -> tuple[Servers, str]:
     return bundled_servers(), ROOT
 
 
-def _run_sessions(directory: Path, servers: Servers, root: str, console: "Console") -> list[DemoSession]:
+def _run_sessions(directory: Path, servers: Servers, root: str, console: Console) -> list[DemoSession]:
     """Run the sessions one after the other, and print each."""
-    from riglm.demo.agent import plan_sessions
-
     configuration = directory / "riglm.yaml"
     settings = {
         "mcpServers": servers,
@@ -181,10 +189,8 @@ def _run_sessions(directory: Path, servers: Servers, root: str, console: "Consol
 
 
 def _run_session(
-    directory: Path, configuration: Path, work: "WorkSession", log: BinaryIO, seen: "set[UUID]"
+    directory: Path, configuration: Path, work: WorkSession, log: BinaryIO, seen: set[UUID]
 ) -> DemoSession:
-    from riglm.demo.agent import Agent
-
     # Variables of the user must not change what the demo shows, nor send its traces to the user's collector.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RIGLM_", "OTEL_"))}
     environment["RIGLM_DATA_DIR"] = str(directory)
@@ -202,12 +208,8 @@ def _run_session(
         ) from error
 
 
-def _read_figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[UUID]") -> DemoSession:
+def _read_figures(url: str, work: WorkSession, did: SessionLog, seen: set[UUID]) -> DemoSession:
     """Wait until the session is stored, and return its figures as reports have them; `seen` are earlier sessions."""
-    from riglm.adapters.analytics.sql import SqlAnalytics
-    from riglm.application.reports.figures import read_figures
-    from riglm.domain.schemas.section import PriceSettings
-
     deadline = time.monotonic() + _STORING_SECONDS
     with SqlAnalytics(url) as store:
         while True:
@@ -231,7 +233,7 @@ def _read_figures(url: str, work: "WorkSession", did: "SessionLog", seen: "set[U
     )
 
 
-def _print_heading(console: "Console", servers: Iterable[str]) -> None:
+def _print_heading(console: Console, servers: Iterable[str]) -> None:
     console.print(f"An agent works through sessions with the servers {', '.join(servers)}.")
     console.print("Each session starts a new riglm process: what it knows comes from the store.")
     console.print("Costs are those of model requests, in tokens of uncached input, with riglm,")
@@ -241,7 +243,7 @@ def _print_heading(console: "Console", servers: Iterable[str]) -> None:
     console.print(f"{heads}{'no proxy':>9}{'search':>7}", style="dim")
 
 
-def _print_session(console: "Console", number: int, session: DemoSession) -> None:
+def _print_session(console: Console, number: int, session: DemoSession) -> None:
     """Print one session as a line, and below it the searches for tools that were hidden."""
     cost, listed = session.cost, f"{session.shown} of {session.available}"
     hits = f"{session.hits}/{session.judged}" if session.judged else "all"
@@ -252,11 +254,8 @@ def _print_session(console: "Console", number: int, session: DemoSession) -> Non
         console.print(f"   the search {query!r} found {tool}", style="dim", soft_wrap=True)
 
 
-def _print_result(console: "Console", sessions: Sequence[DemoSession]) -> None:
+def _print_result(console: Console, sessions: Sequence[DemoSession]) -> None:
     """Print the learning curve, what the last sessions show, and how to go on."""
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-
     table = Table(title="Learning curve", title_justify="left", title_style="bold", box=None)
     for head in ("sessions", "tools listed, %", "", "calls in the list, %", "", "price, % of no proxy", ""):
         table.add_column(head, justify="left" if head else "right")
@@ -307,8 +306,6 @@ def _learning_curve(sessions: Sequence[DemoSession]) -> list[tuple[str, float, f
 
 def _create_page(sessions: Sequence[DemoSession]) -> str:
     """Return a page with the learning curve, and what the last sessions show."""
-    from riglm.adapters.reports import Series, chart, lines
-
     places, tools, hits, prices = zip(*_learning_curve(sessions), strict=True)
     series = [
         Series("calls in the list", hits),

@@ -4,14 +4,16 @@ import logging
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from riglm.cli.output import ConfigOption, JsonOption, print_json
-
-if TYPE_CHECKING:
-    from riglm.domain.schemas.section import EmbedderSettings
+from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.embedding.embedders import build_embedders
+from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, DIMENSIONS, REVISION, bundled_file, pull_model
+from riglm.adapters.embedding.model_process import models_directory
+from riglm.cli.output import ConfigOption, JsonOption, print_result
+from riglm.domain.schemas.section import EmbedderSettings
 
 app = typer.Typer(help="Manage the embedding model.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -25,20 +27,19 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     That is what `run` and `serve` do. No network is used.
     """
     facts = examine(_settings(config))
-    if as_json:
-        print_json(facts)
-        return
     embeddings = facts["embeddings"]
-    typer.echo(f"configured  {embeddings['model']} ({embeddings['provider']})")
-    typer.echo(f"loaded      {facts['identity']} ({embeddings['actual_provider']})")
-    typer.echo(f"quality     {embeddings['semantic_quality']}, {embeddings['dimensions']} dimensions")
-    typer.echo(f"fallback    {'yes' if embeddings['is_fallback_active'] else 'no'}")
-    if facts["reason"]:
-        typer.echo(f"because     {facts['reason']}")
-    typer.echo(f"installed   {facts['bundled_file'] or 'no'}")
-    typer.echo(f"downloads   {facts['directory']}")
-    typer.echo(f"load        {facts['load_ms']:.0f} ms")
-    typer.echo(f"one text    {facts['embed_ms']:.1f} ms")
+    lines = {
+        "configured": f"{embeddings['model']} ({embeddings['provider']})",
+        "loaded": f"{facts['identity']} ({embeddings['actual_provider']})",
+        "quality": f"{embeddings['semantic_quality']}, {embeddings['dimensions']} dimensions",
+        "fallback": "yes" if embeddings["is_fallback_active"] else "no",
+        "because": facts["reason"],
+        "installed": facts["bundled_file"] or "no",
+        "downloads": facts["directory"],
+        "load": f"{facts['load_ms']:.0f} ms",
+        "one text": f"{facts['embed_ms']:.1f} ms",
+    }
+    print_result(facts, "\n".join(f"{name:12}{text}" for name, text in lines.items() if text), as_json=as_json)
 
 
 @app.command()
@@ -57,9 +58,6 @@ def pull(
 
     No other command uses a network for models.
     """
-    from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, DIMENSIONS, REVISION, pull_model
-    from riglm.adapters.embedding.model_process import models_directory
-
     pulled: dict[str, Any]
     if model == BUNDLED_MODEL:
         pulled = {"model": model, "identity": f"{model}@{REVISION}", "dimensions": DIMENSIONS}
@@ -69,23 +67,15 @@ def pull(
         typer.echo(f"Downloading {model} into {directory}, for at most {deadline:g} s.", err=True)
         pulled = pull_model(model, directory, timeout=deadline)
         words = "{identity} can be used ({dimensions} dimensions). Set embedder.model to {model}.".format(**pulled)
-    if as_json:
-        print_json(pulled)
-    else:
-        typer.echo(words)
+    print_result(pulled, words, as_json=as_json)
 
 
-def _settings(config: Path | None) -> "EmbedderSettings":
-    from riglm.adapters.configuration.loading import Options, load
-
+def _settings(config: Path | None) -> EmbedderSettings:
     return load(Options(config=config, with_servers=False)).settings.embedder
 
 
-def examine(settings: "EmbedderSettings") -> dict[str, Any]:
+def examine(settings: EmbedderSettings) -> dict[str, Any]:
     """Load the configured model, and report the model that is used and why; it may be the fallback."""
-    from riglm.adapters.embedding.embedders import build_embedders
-    from riglm.adapters.embedding.model_process import models_directory
-
     reasons = _Reasons()
     logging.getLogger("riglm.embedder").addHandler(reasons)
     started = time.perf_counter()
@@ -107,8 +97,6 @@ def examine(settings: "EmbedderSettings") -> dict[str, Any]:
 
 
 def _bundled_file() -> str | None:
-    from riglm.adapters.embedding.fastembed import bundled_file
-
     try:
         return str(bundled_file())
     except LookupError:

@@ -4,10 +4,14 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from riglm.application.prediction.prediction_settings import Strategy
+from riglm.application.reports.figures import read_figures
+from riglm.application.reports.report import cost_rows, recorded_figures
+from riglm.application.reports.session_replay import ReplayedHistory, replay_history
 from riglm.cli.output import (
     MAX_ROWS,
     ConfigOption,
@@ -18,14 +22,12 @@ from riglm.cli.output import (
     progress,
 )
 from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
+from riglm.container import Container
 from riglm.domain.naming import prefixed
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.session_cost import MAX_SESSIONS
-
-if TYPE_CHECKING:
-    from riglm.application.reports.session_replay import ReplayedHistory
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import TrainingSession
-    from riglm.ports.predictor import PredictorPort
+from riglm.ports.analytics import ToolPinsPort, TrainingSession
+from riglm.ports.predictor import PREDICTORS, PredictorPort
 
 _DAY: Final = 86_400.0
 
@@ -73,9 +75,6 @@ def evaluate(
     show. Contexts are not recorded as text, so what they add is not measured. Sessions that were shown no list are
     learned from, not judged.
     """
-    from riglm.application.reports.figures import read_figures
-    from riglm.application.reports.report import cost_rows, recorded_figures
-
     settings = settings_in_use(config)
     begin, kinds = parse_beginning(days, since), parse_strategies(predictor, settings)
     store = find_store(settings, db)
@@ -125,11 +124,9 @@ def parse_beginning(days: int | None, since: datetime | None) -> float:
     return 0.0 if days is None else time.time() - days * _DAY
 
 
-def parse_strategies(asked: Sequence[str] | None, settings: "Settings") -> list[str]:
+def parse_strategies(asked: Sequence[str] | None, settings: Settings) -> list[str]:
     """Return the kinds of predictors that are compared, each once: those that are given, or all."""
-    from riglm.adapters.prediction import available
-
-    known = available()
+    known = PREDICTORS.names()
     kinds = list(dict.fromkeys(asked or known))
     for kind in kinds:
         if kind not in known:
@@ -140,23 +137,18 @@ def parse_strategies(asked: Sequence[str] | None, settings: "Settings") -> list[
 
 def definitions_of(store: object) -> Mapping[str, bytes]:
     """Return the raw definitions that servers listed last, by the names that clients use; none without pins."""
-    from riglm.ports.analytics import ToolPinsPort
-
     pins = store.list_tool_pins() if isinstance(store, ToolPinsPort) else ()
     return {name: pin.seen or pin.definition for pin in pins for name in (pin.name, prefixed(pin.server, pin.name))}
 
 
 def replay_by_strategy(
-    history: "Sequence[TrainingSession]",
+    history: Sequence[TrainingSession],
     definitions: Mapping[str, bytes],
     kinds: Sequence[str],
-    settings: "Settings",
+    settings: Settings,
     since: float,
-) -> "dict[str, ReplayedHistory]":
+) -> dict[str, ReplayedHistory]:
     """Replay sessions with each strategy, by lists as the configuration asks for them; with a progress bar."""
-    from riglm.application.prediction.prediction_settings import Strategy
-    from riglm.application.reports.session_replay import replay_history
-
     replays, prices = {}, settings.prices.prices()
     for kind in kinds:
         strategy = Strategy(name=kind, key=kind, make=partial(_create_predictor, kind, settings))
@@ -174,10 +166,8 @@ def replay_by_strategy(
     return replays
 
 
-def _create_predictor(kind: str, settings: "Settings") -> "PredictorPort":
+def _create_predictor(kind: str, settings: Settings) -> PredictorPort:
     """Return a predictor of this kind, with its options if it is the configured one."""
-    from riglm.container import Container
-
     if kind != settings.predictor.kind:
         chosen = settings.predictor.model_copy(update={"kind": kind, "options": {}})
         settings = settings.model_copy(update={"predictor": chosen})

@@ -2,297 +2,64 @@
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Final, NamedTuple
 from uuid import UUID
 
 import typer
 
-from riglm.cli.knowledge_access import (
-    PrincipalOption,
-    PrivateOption,
-    TagOption,
-    WithoutTagOption,
-    chosen_embedder,
-    fields_of,
-    format_owner,
-    knowledge_settings,
-    opened_knowledge,
-    owner_of,
-    shown_text,
+from riglm.adapters.embedding.embedders import build_embedders
+from riglm.application.knowledge.definition import ErrorCode, RetrievalError
+from riglm.application.knowledge.importing import (
+    ImportResult,
+    KnowledgeImporter,
+    LineFormat,
+    Source,
+    check,
+    format_of,
+    give_vectors,
 )
+from riglm.application.knowledge.inner_voice import fields_of
+from riglm.application.knowledge.retrieval import EmbeddedQuery, Retrieval, RetrievalResult, question
 from riglm.cli.output import (
     MAX_ROWS,
     ConfigOption,
     JsonOption,
+    json_time,
     print_json,
+    print_result,
     print_table,
     printable,
     progress,
     written_time,
 )
+from riglm.cli.store_access import PrincipalOption, configuration_of, owner_of, require_store
+from riglm.container import Container
 from riglm.domain.errors import RiglmError, UnusableInputError
+from riglm.domain.knowledge import Embedding, Entity, Observation, SnippetCandidate, Table, Thought
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.session import parsed_uuid
+from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
+from riglm.ports.knowledge import KnowledgePort, Scope
 
-if TYPE_CHECKING:
-    from riglm.application.knowledge.importing import ImportResult, Source
-    from riglm.application.knowledge.retrieval import EmbeddedQuery, RetrievalResult
-    from riglm.domain.knowledge import Embedding, SnippetCandidate, Table
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.knowledge import KnowledgePort, Scope
+PrivateOption = Annotated[bool, typer.Option("--include-private", help="Private thoughts as well.")]
+TagOption = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with one of these tags.")]
+WithoutTagOption = Annotated[
+    list[str] | None, typer.Option("--without-tag", metavar="TAG", help="Nothing with one of these tags.")
+]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingResult:
-    """How many pieces were given vectors of a model, and how many still wait for theirs, with the reason if any do."""
-
-    model: str
-    given: int
-    waiting: int
-    reason: str = ""
-
-    def require_all(self) -> None:
-        """Raise `RiglmError` if pieces still wait."""
-        if self.reason:
-            raise RiglmError(
-                f"{self.waiting} pieces cannot be found yet, since the embedder's model cannot be used "
-                f"({self.reason}) — fix: see `riglm embedder status`, then run `riglm knowledge embed`"
-            )
-
-
-def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Compute missing vectors for all owners: after an import that was interrupted, or with another model.
-
-    An import does so by itself.
-    """
-    settings = knowledge_settings(config)
-    with opened_knowledge(settings) as store:
-        done = give_missing_vectors(settings, store)
-    if as_json:
-        print_json({"model": done.model, "embedded": done.given, "without_vector": done.waiting})
-    else:
-        typer.echo(f"{done.given} pieces were given vectors of {done.model}")
-    done.require_all()
-
-
-_EMBEDDING_BATCH_SIZE = 8
-
-
-def give_missing_vectors(settings: "Settings", store: "KnowledgePort") -> EmbeddingResult:
-    """Embed what lacks a vector of the current model, with a progress bar."""
-    from riglm.application.knowledge.importing import give_vectors
-    from riglm.ports.embedder import EmbedderUnavailableError
-
-    given = 0
-    with chosen_embedder(settings) as embedder:
-        lacking = store.counts(None, embedder.model).without_vector
-        with progress("embedding", lacking) as advance:
-
-            def done(count: int) -> None:
-                nonlocal given
-                given += count
-                advance(count)
-
-            try:
-                give_vectors(store, embedder, _EMBEDDING_BATCH_SIZE, done)
-            except EmbedderUnavailableError as error:
-                return EmbeddingResult(model=embedder.model, given=given, waiting=lacking - given, reason=str(error))
-        return EmbeddingResult(model=embedder.model, given=given, waiting=0)
-
-
-_MAX_SHOWN = 20
-
-
-class ImportFormat(StrEnum):
-    """What the lines of a file are."""
-
-    THOUGHTS = "thoughts"
-    MEMORY = "memory"
-
-
-def import_(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSON lines: thoughts, or what the MCP memory server wrote.")
-    ],
-    format_: Annotated[
-        ImportFormat | None, typer.Option("--format", help="What the lines are; by default what the first one says.")
-    ] = None,
-    principal: PrincipalOption = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Look at all files first, and store nothing if a line is wrong.")
-    ] = False,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Take files into the store; what it knows already is not taken twice, so an import can be repeated at any time."""
-    settings = knowledge_settings(config)
-    sources = _find_sources(files, format_)
-    owner = owner_of(settings, principal)
-    if strict:
-        from riglm.application.knowledge.importing import check
-
-        check(sources)
-    with opened_knowledge(settings, make=True) as store:
-        done = _import_sources(store, sources, owner)
-        _print_left_out(done)
-        embedded = give_missing_vectors(settings, store)
-    if as_json:
-        print_json(
-            {
-                "files": [{"file": str(source.path), "format": source.format} for source in sources],
-                "read": asdict(done.read),
-                "new": asdict(done.new),
-                "changed": asdict(done.changed),
-                "left_out": done.left_out,
-                "problems": [{"file": str(path), "line": line, "reason": why} for path, line, why in done.problems],
-                "unknown_keys": done.unknown_keys,
-                "embedded": embedded.given,
-                "without_vector": embedded.waiting,
-                "model": embedded.model,
-            }
-        )
-    else:
-        _print_import(done, embedded)
-    embedded.require_all()
-
-
-def _find_sources(files: list[Path], asked: ImportFormat | None) -> "list[Source]":
-    """The files, each with its format, said where it was guessed; empty ones are passed over."""
-    from riglm.application.knowledge.importing import LineFormat, Source, format_of
-
-    sources = []
-    for file in files:
-        found = format_of(file, None if asked is None else LineFormat(asked))
-        if found is None:
-            typer.echo(f"{printable(str(file))}: empty", err=True)
-            continue
-        if asked is None:
-            typer.echo(f"{printable(str(file))}: read as {found}, by what its lines say", err=True)
-        sources.append(Source(file, found))
-    return sources
-
-
-def _import_sources(store: "KnowledgePort", sources: "list[Source]", owner: str) -> "ImportResult":
-    from riglm.application.knowledge.importing import KnowledgeImporter
-
-    with progress("reading bytes", sum(source.path.stat().st_size for source in sources)) as advance:
-        return KnowledgeImporter(store, owner, time.time()).run(sources, advance)
-
-
-def _print_left_out(done: "ImportResult") -> None:
-    for problem in done.problems[:_MAX_SHOWN]:
-        typer.echo(f"left out: {printable(str(problem))}", err=True)
-    if done.left_out > _MAX_SHOWN:
-        typer.echo(f"left out: {done.left_out - _MAX_SHOWN} more lines", err=True)
-    if done.unknown_keys:
-        keys = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
-        typer.echo(f"unknown keys: {printable(keys)}", err=True)
-    if done.left_out and not done.read.total:
-        raise UnusableInputError(
-            "no line could be used, and nothing was stored — fix: what is said above, line by line"
-        )
-
-
-def _print_import(done: "ImportResult", embedded: "EmbeddingResult") -> None:
-    read = asdict(done.read)
-    kinds = [f"{new} of {read[kind]} {kind}" for kind, new in asdict(done.new).items() if read[kind]]
-    typer.echo(f"new: {', '.join(kinds) or 'nothing'}")
-    if done.changed.total:
-        others = [f"{number} {kind}" for kind, number in asdict(done.changed).items() if number]
-        typer.echo(f"changed: {', '.join(others)}")
-    if done.left_out:
-        typer.echo(f"left out: {done.left_out} lines")
-    typer.echo(f"given vectors: {embedded.given}")
-
-
-def forget(
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID...", help="Pieces by id, as list and search show it.")
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="All with one of these tags.")] = None,
-    principal: PrincipalOption = None,
-    all_: Annotated[bool, typer.Option("--all", help="The pieces of all owners.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Remove pieces, private ones as well; an entity takes along its observations and relations.
-
-    Entities that had a relation to it get a new text and new vectors. IDs and --tag are of one
-    owner; --principal alone is all that is its, "" all that is the local user's.
-    """
-    from riglm.domain.knowledge import Table
-
-    if sum((bool(ids), bool(tag), all_)) > 1 or not (ids or tag or all_ or principal is not None):
-        raise UnusableInputError(
-            "what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all"
-        )
-    if all_ and principal is not None:
-        raise UnusableInputError("--all covers all owners, --principal one — fix: give one of them")
-    settings = knowledge_settings(config)
-    named = _parse_ids(ids or [])
-    owner = None if all_ else owner_of(settings, principal)
-    with opened_knowledge(settings) as store:
-        found = _find_pieces(store, owner, named, tag)
-        count = sum(map(len, found.values()))
-        if not count and (ids or tag):
-            raise RiglmError(f"nothing of this is {format_owner(principal)}'s — fix: see `riglm knowledge list`")
-        whose = "all owners" if all_ else format_owner(principal)
-        if not yes:
-            typer.confirm(f"Delete {_format_pieces(found)} of {whose} permanently?", abort=True, err=True)
-        if ids or tag:
-            removed = sum(store.forget(table, some, owner) for table, some in found.items())
-        else:
-            removed = store.forget_owner(owner)
-        embedded = give_missing_vectors(settings, store) if (ids or tag) and found[Table.ENTITIES] else None
-    if as_json:
-        print_json({"removed": removed, "embedded": 0 if embedded is None else embedded.given})
-    else:
-        typer.echo(f"removed: {removed}")
-    if embedded is not None:
-        embedded.require_all()
-
-
-def _find_pieces(
-    store: "KnowledgePort", owner: str | None, named: "dict[Table, set[UUID]]", tags: list[str] | None
-) -> "dict[Table, list[UUID]]":
-    """What is to go, by table: all that is seen with these tags, among the named where any are."""
-    from riglm.domain.knowledge import Table
-    from riglm.ports.knowledge import Scope
-
-    scope = Scope(owner=owner, include_private=True, include_tags=frozenset(tags or ()))
-    found = {table: store.ids(table, scope) for table in Table}
-    return {table: [id_ for id_ in there if not named or id_ in named[table]] for table, there in found.items()}
-
-
-def _parse_ids(ids: list[str]) -> "dict[Table, set[UUID]]":
-    from riglm.domain.knowledge import Table
-    from riglm.domain.session import parsed_uuid
-
-    if not ids:
-        return {}
-    letters = {table.public_id("").removesuffix(":"): table for table in Table}
-    named: dict[Table, set[UUID]] = {table: set() for table in Table}
-    for given in ids:
-        letter, _, rest = given.partition(":")
-        id_ = parsed_uuid(rest)
-        if letter not in letters or id_ is None:
-            raise UnusableInputError(
-                f"{given!r} is no id of a piece — fix: write it as `riglm knowledge list` shows it"
-            )
-        named[letters[letter]].add(id_)
-    return named
-
-
-def _format_pieces(found: "dict[Table, list[UUID]]") -> str:
-    counts = [f"{len(ids)} {table.removeprefix('kg_')}" for table, ids in found.items() if ids]
-    return ", ".join(counts) or "nothing"
-
+_EMBEDDING_BATCH_SIZE: Final = 8
+_MAX_SHOWN: Final = 20
+_MAX_SHOWN_LENGTH: Final = 300
+_NOT_FOUND: Final = {
+    "floor_excluded_all": "there are snippets, but none is so similar to the question (--floor)",
+    "no_candidates": "there is nothing that may be shown, or it has no vectors yet (`riglm knowledge stats`)",
+}
 
 app = typer.Typer(help="Fill, search and maintain the knowledge store.", rich_markup_mode=None, no_args_is_help=True)
-
-_SHOWN = 300
 
 
 @app.command(name="list")
@@ -311,48 +78,171 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is known, newest first; private thoughts when asked for."""
-    from riglm.domain.knowledge import Table
-    from riglm.ports.knowledge import Scope
-
-    settings = knowledge_settings(config)
+    settings = _load_settings(config)
     scope = Scope(
         owner=owner_of(settings, principal),
         include_private=include_private,
         include_tags=frozenset(tag or ()),
         exclude_tags=frozenset(without_tag or ()),
     )
-    with opened_knowledge(settings) as store:
+    with _opened(settings) as store:
         found = [(table, piece) for table in Table for piece in store.newest(table, scope, limit)]
     if as_json:
-        print_json([fields_of(table, piece) for table, piece in found])
+        print_json([_piece_fields(table, piece) for table, piece in found])
         return
     rows = [
         (
             table.public_id(str(piece.id)),
             written_time(piece.created_at),
             ", ".join(piece.tags),
-            shown_text(piece)[:_SHOWN],
+            _format_piece(piece)[:_MAX_SHOWN_LENGTH],
         )
         for table, piece in found
     ]
-    print_table(f"Knowledge of {format_owner(principal)}", ["id", "created", "tags", "text"], rows)
+    print_table(f"Knowledge of {_format_owner(principal)}", ["id", "created", "tags", "text"], rows)
 
 
 @app.command()
 def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_json: JsonOption = False) -> None:
     """Count what is known, of one owner and of all, and what cannot be found yet for want of a vector."""
-    settings = knowledge_settings(config)
+    settings = _load_settings(config)
     owner = owner_of(settings, principal)
-    with opened_knowledge(settings) as store, chosen_embedder(settings) as embedder:
+    with _opened(settings) as store, chosen_embedder(settings) as embedder:
         model = embedder.model
-        mine, all_ = store.counts(owner, model), store.counts(None, model)
+        mine, all_ = (asdict(store.counts(each, model)) for each in (owner, None))
     if as_json:
-        print_json({"model": model, "owner": owner, "own": asdict(mine), "all": asdict(all_)})
+        print_json({"model": model, "owner": owner, "own": mine, "all": all_})
         return
-    rows = [(name.replace("_", " "), count, asdict(all_)[name]) for name, count in asdict(mine).items()]
-    print_table(f"Knowledge, by vectors of {model}", ["", format_owner(principal), "all owners"], rows)
+    rows = [(name.replace("_", " "), count, all_[name]) for name, count in mine.items()]
+    print_table(f"Knowledge, by vectors of {model}", ["", _format_owner(principal), "all owners"], rows)
 
 
+@app.command(name="import")
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="JSON lines: thoughts, or what the MCP memory server wrote.")
+    ],
+    format_: Annotated[
+        LineFormat | None, typer.Option("--format", help="What the lines are; by default what the first one says.")
+    ] = None,
+    principal: PrincipalOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Look at all files first, and store nothing if a line is wrong.")
+    ] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take files into the store; what it knows already is not taken twice, so an import can be repeated at any time."""
+    settings = _load_settings(config)
+    sources = _find_sources(files, format_)
+    owner = owner_of(settings, principal)
+    if strict:
+        check(sources)
+    with Container(settings=settings).knowledge() as store:
+        with progress("reading bytes", sum(source.path.stat().st_size for source in sources)) as advance:
+            done = KnowledgeImporter(store, owner, time.time()).run(sources, advance)
+        _report_left_out(done)
+        embedded = _give_missing_vectors(settings, store)
+    read, new, changed = asdict(done.read), asdict(done.new), asdict(done.changed)
+    kinds = ", ".join(f"{count} of {read[kind]} {kind}" for kind, count in new.items() if read[kind])
+    others = ", ".join(f"{count} {kind}" for kind, count in changed.items() if count)
+    lines = {
+        f"new: {kinds or 'nothing'}": True,
+        f"changed: {others}": others,
+        f"left out: {done.left_out} lines": done.left_out,
+        f"given vectors: {embedded.given}": True,
+    }
+    fields = {
+        "files": [{"file": str(source.path), "format": source.format} for source in sources],
+        "read": read,
+        "new": new,
+        "changed": changed,
+        "left_out": done.left_out,
+        "problems": [{"file": str(path), "line": line, "reason": why} for path, line, why in done.problems],
+        "unknown_keys": done.unknown_keys,
+        "embedded": embedded.given,
+        "without_vector": embedded.waiting,
+        "model": embedded.model,
+    }
+    print_result(fields, "\n".join(line for line, is_shown in lines.items() if is_shown), as_json=as_json)
+    embedded.require_all()
+
+
+def _find_sources(files: list[Path], asked: LineFormat | None) -> list[Source]:
+    """The files, each with its format, said where it was guessed; empty ones are passed over."""
+    sources = []
+    for file in files:
+        found = format_of(file, asked)
+        if found is None:
+            typer.echo(f"{printable(str(file))}: empty", err=True)
+            continue
+        if asked is None:
+            typer.echo(f"{printable(str(file))}: read as {found}, by what its lines say", err=True)
+        sources.append(Source(file, found))
+    return sources
+
+
+def _report_left_out(done: ImportResult) -> None:
+    for problem in done.problems[:_MAX_SHOWN]:
+        typer.echo(f"left out: {printable(str(problem))}", err=True)
+    if done.left_out > _MAX_SHOWN:
+        typer.echo(f"left out: {done.left_out - _MAX_SHOWN} more lines", err=True)
+    if done.unknown_keys:
+        keys = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
+        typer.echo(f"unknown keys: {printable(keys)}", err=True)
+    if done.left_out and not done.read.total:
+        raise UnusableInputError(
+            "no line could be used, and nothing was stored — fix: what is said above, line by line"
+        )
+
+
+@app.command()
+def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Compute missing vectors for all owners: after an import that was interrupted, or with another model.
+
+    An import does so by itself.
+    """
+    settings = _load_settings(config)
+    with _opened(settings) as store:
+        done = _give_missing_vectors(settings, store)
+    fields = {"model": done.model, "embedded": done.given, "without_vector": done.waiting}
+    print_result(fields, f"{done.given} pieces were given vectors of {done.model}", as_json=as_json)
+    done.require_all()
+
+
+class _EmbeddingResult(NamedTuple):
+    """How many pieces were given vectors of a model, and how many still wait for theirs, with the reason if any do."""
+
+    model: str
+    given: int
+    waiting: int
+    reason: str
+
+    def require_all(self) -> None:
+        """Raise `RiglmError` if pieces still wait."""
+        if self.reason:
+            raise RiglmError(
+                f"{self.waiting} pieces cannot be found yet, since the embedder's model cannot be used "
+                f"({self.reason}) — fix: see `riglm embedder status`, then run `riglm knowledge embed`"
+            )
+
+
+def _give_missing_vectors(settings: Settings, store: KnowledgePort) -> _EmbeddingResult:
+    """Embed what lacks a vector of the current model, with a progress bar."""
+    given, reason = 0, ""
+    with chosen_embedder(settings) as embedder:
+        lacking = store.counts(None, embedder.model).without_vector
+        with progress("embedding", lacking) as advance:
+            try:
+                for count in give_vectors(store, embedder, _EMBEDDING_BATCH_SIZE):
+                    given += count
+                    advance(count)
+            except EmbedderUnavailableError as error:
+                reason = str(error)
+        return _EmbeddingResult(embedder.model, given, lacking - given if reason else 0, reason)
+
+
+@app.command()
 def search(
     query: Annotated[str, typer.Argument(metavar="QUESTION", help="What is asked, in your own words.")],
     top_k: Annotated[
@@ -372,10 +262,7 @@ def search(
     as_json: JsonOption = False,
 ) -> None:
     """Ask what is known: the answer is that of the tool inner_voice.retrieve, which need not be switched on."""
-    from riglm.application.knowledge.definition import ErrorCode, RetrievalError
-    from riglm.application.knowledge.inner_voice import fields_of
-
-    settings = knowledge_settings(config)
+    settings = _load_settings(config)
     asked = {
         "query": query,
         "top_k": top_k,
@@ -386,66 +273,153 @@ def search(
         "exclude_tags": without_tag,
     }
     try:
-        answer = _retrieve_snippets(settings, asked, owner_of(settings, principal))
+        answer = fields_of(asyncio.run(_retrieve(settings, asked, owner_of(settings, principal))))
     except RetrievalError as error:
         kind = UnusableInputError if error.code is ErrorCode.INVALID_PARAMS else RiglmError
-        raise kind(f"{error} ({error.code}){_format_fix(error.code)}") from error
-    fields = fields_of(answer)
+        fix = " — fix: see `riglm embedder status`" if error.code is ErrorCode.EMBEDDER_UNAVAILABLE else ""
+        raise kind(f"{error} ({error.code}){fix}") from error
+    said = answer["diagnostics"]
     if as_json:
-        print_json(fields)
+        print_json(answer)
+    elif said.get("no_results"):
+        typer.echo(f"nothing was found: {_NOT_FOUND[said['reason']]}")
     else:
-        _print_snippets(fields)
+        rows = [
+            (f"{each['score']:.3f}", each["trust_tier"], each["origin"], each["id"], " ".join(each["text"].split()))
+            for each in answer["snippets"]
+        ]
+        print_table("", ["score", "trust", "origin", "id", "text"], rows)
 
 
-def _retrieve_snippets(settings: "Settings", asked: dict[str, Any], owner: str) -> "RetrievalResult":
-    from riglm.application.knowledge.retrieval import Retrieval, question
+async def _retrieve(settings: Settings, asked: Mapping[str, Any], owner: str) -> RetrievalResult:
+    async def embed_query(text: str) -> EmbeddedQuery:
+        with chosen_embedder(settings) as embedder:
+            [vector] = embedder.embed([text])
+            embedding = Embedding(model=embedder.model, vector=vector)
+            expected = settings.knowledge.dimensions
+            if expected not in (None, embedding.dimensions):
+                said = f"knowledge.dimensions is {expected}, but the model has {embedding.dimensions}"
+                typer.echo(f"warning: {said}, which counts", err=True)
+            return EmbeddedQuery(provider=embedder.status().actual_provider, embedding=embedding)
+
+    async def nearest(table: Table, vector: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
+        return list(store.nearest(table, vector, scope, most))
 
     wanted = question(asked, settings.knowledge)
-    with opened_knowledge(settings) as store:
-
-        async def nearest(table: "Table", vector: "Embedding", scope: "Scope", most: int) -> "list[SnippetCandidate]":
-            return list(store.nearest(table, vector, scope, most))
-
-        retrieval = Retrieval(lambda text: _embed_question(settings, text), nearest, settings.knowledge)
-        return asyncio.run(retrieval.answer(wanted, owner))
+    with _opened(settings) as store:
+        return await Retrieval(embed_query, nearest, settings.knowledge).answer(wanted, owner)
 
 
-async def _embed_question(settings: "Settings", text: str) -> "EmbeddedQuery":
-    from riglm.application.knowledge.retrieval import EmbeddedQuery
-    from riglm.domain.knowledge import Embedding
+@app.command()
+def forget(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Pieces by id, as list and search show it.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="All with one of these tags.")] = None,
+    principal: PrincipalOption = None,
+    all_: Annotated[bool, typer.Option("--all", help="The pieces of all owners.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove pieces, private ones as well; an entity takes along its observations and relations.
 
-    with chosen_embedder(settings) as embedder:
-        [vector] = embedder.embed([text])
-        embedding = Embedding(model=embedder.model, vector=vector)
-        if settings.knowledge.dimensions not in (None, embedding.dimensions):
-            said = f"knowledge.dimensions is {settings.knowledge.dimensions}, but the model has {embedding.dimensions}"
-            typer.echo(f"warning: {said}, which counts", err=True)
-        return EmbeddedQuery(provider=embedder.status().actual_provider, embedding=embedding)
+    Entities that had a relation to it get a new text and new vectors. IDs and --tag are of one
+    owner; --principal alone is all that is its, "" all that is the local user's.
+    """
+    is_part = bool(ids or tag)
+    if sum((bool(ids), bool(tag), all_)) > 1 or not (is_part or all_ or principal is not None):
+        raise UnusableInputError(
+            "what to forget is not clear — fix: give IDs, or --tag, or --principal alone, or --all"
+        )
+    if all_ and principal is not None:
+        raise UnusableInputError("--all covers all owners, --principal one — fix: give one of them")
+    settings = _load_settings(config)
+    named = [_parse_id(each) for each in ids or ()]
+    owner = None if all_ else owner_of(settings, principal)
+    scope = Scope(owner=owner, include_private=True, include_tags=frozenset(tag or ()))
+    embedded = None
+    with _opened(settings) as store:
+        found = {
+            table: [id_ for id_ in store.ids(table, scope) if not named or (table, id_) in named] for table in Table
+        }
+        if is_part and not any(found.values()):
+            raise RiglmError(f"nothing of this is {_format_owner(principal)}'s — fix: see `riglm knowledge list`")
+        pieces = ", ".join(f"{len(some)} {table.removeprefix('kg_')}" for table, some in found.items() if some)
+        whose = "all owners" if all_ else _format_owner(principal)
+        if not yes:
+            typer.confirm(f"Delete {pieces or 'nothing'} of {whose} permanently?", abort=True, err=True)
+        if is_part:
+            removed = sum(store.forget(table, some, owner) for table, some in found.items())
+            embedded = _give_missing_vectors(settings, store) if found[Table.ENTITIES] else None
+        else:
+            removed = store.forget_owner(owner)
+    fields = {"removed": removed, "embedded": 0 if embedded is None else embedded.given}
+    print_result(fields, f"removed: {removed}", as_json=as_json)
+    if embedded is not None:
+        embedded.require_all()
 
 
-def _format_fix(code: str) -> str:
-    return " — fix: see `riglm embedder status`" if code == "embedder_unavailable" else ""
+def _parse_id(text: str) -> tuple[Table, UUID]:
+    letter, _, rest = text.partition(":")
+    id_ = parsed_uuid(rest)
+    table = next((each for each in Table if each.public_id("") == f"{letter}:"), None)
+    if table is None or id_ is None:
+        raise UnusableInputError(f"{text!r} is no id of a piece — fix: write it as `riglm knowledge list` shows it")
+    return table, id_
 
 
-def _print_snippets(answer: dict[str, Any]) -> None:
-    said = answer["diagnostics"]
-    if said.get("no_results"):
-        typer.echo("nothing was found: " + _WHY[said["reason"]])
-        return
-    rows = [
-        (f"{each['score']:.3f}", each["trust_tier"], each["origin"], each["id"], " ".join(each["text"].split()))
-        for each in answer["snippets"]
-    ]
-    print_table("", ["score", "trust", "origin", "id", "text"], rows)
+def _load_settings(config: Path | None) -> Settings:
+    """Return the settings, with the variables of the inner voice even if it is disabled; warnings are printed.
+
+    Raises:
+        ConfigurationError: they cannot be used, or the store is in the memory of another process.
+    """
+    configuration = configuration_of(config, about_knowledge=True)
+    for warning in configuration.warnings:
+        typer.echo(f"warning: {printable(warning)}", err=True)
+    return configuration.settings
 
 
-_WHY = {
-    "floor_excluded_all": "there are snippets, but none is so similar to the question (--floor)",
-    "no_candidates": "there is nothing that may be shown, or it has no vectors yet (`riglm knowledge stats`)",
-}
+@contextmanager
+def _opened(settings: Settings) -> Iterator[KnowledgePort]:
+    """The knowledge store, open.
+
+    Raises:
+        RiglmError: there is none yet.
+        AnalyticsUnavailableError: it cannot be used.
+    """
+    require_store(settings)
+    with Container(settings=settings).knowledge() as store:
+        yield store
 
 
-app.command(name="import")(import_)
-app.command()(embed)
-app.command()(search)
-app.command()(forget)
+def _format_owner(principal: str | None) -> str:
+    return f"the principal {principal}" if principal else "the local user"
+
+
+def chosen_embedder(settings: Settings) -> EmbedderPort:
+    """Return the model without a fallback, not open yet."""
+    return build_embedders(settings.embedder).chosen
+
+
+def _format_piece(piece: Thought | Entity | Observation) -> str:
+    """A piece in one line, with whom it is about."""
+    text = f"{piece.entity}: {piece.text}" if isinstance(piece, Observation) else piece.text
+    return " ".join(text.split())
+
+
+def _piece_fields(table: Table, piece: Thought | Entity | Observation) -> dict[str, Any]:
+    common = {
+        "id": table.public_id(str(piece.id)),
+        "table": str(table),
+        "owner": piece.owner,
+        "created_at": json_time(piece.created_at),
+        "tags": list(piece.tags),
+        "text": piece.text,
+    }
+    if isinstance(piece, Thought):
+        return {**common, "origin": str(piece.origin), "private": piece.is_private}
+    if isinstance(piece, Entity):
+        return {**common, "name": piece.name, "kind": piece.kind}
+    return {**common, "entity": piece.entity}

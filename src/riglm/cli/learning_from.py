@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from riglm.cli.knowledge_access import PrincipalOption, owner_of
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_table, printable, progress
-from riglm.cli.store_access import is_there, settings_of
+from riglm.cli.store_access import PrincipalOption, is_there, load_hasher, owner_of, settings_of
 from riglm.domain.duration import format_count
 from riglm.domain.errors import UnusableInputError
 from riglm.domain.transcripts import REASONS, ImportSummary, TranscriptSource
@@ -317,21 +316,6 @@ def _proxy(values: "Mapping[str, object]", **others: Any) -> "ProxyInstance":
         case ("on_collision" | "none") as naming:
             others["naming"] = naming
     return ProxyInstance(servers=servers, **others)
-
-
-def load_hasher(settings: "Settings") -> "KeyedHasher":
-    """Return the hasher of the store, whose key must be stored: with a new one every import would look new.
-
-    Raises:
-        ConfigurationError: the key cannot be kept.
-    """
-    from riglm.adapters.configuration.locations import store_path
-    from riglm.adapters.keyfile import load_or_create_key
-    from riglm.container import Container
-
-    if settings.privacy.key is None:
-        load_or_create_key(store_path(settings).parent / "riglm.key")
-    return Container(settings=settings).hasher()
 
 
 def _import_context(

@@ -1,47 +1,114 @@
 """The command `riglm`."""
 
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
-from riglm.cli import (
-    accounts,
-    config,
-    database,
-    demo,
-    doctor,
-    embedder,
-    evaluate,
-    init,
-    knowledge,
-    learning_from,
-    report,
-    serving,
-    trust,
-    usage,
-)
 from riglm.cli.output import printable_lines
 from riglm.domain.errors import RiglmError, UnusableInputError
 
-GROUPS = {
-    "Set up": ("init", "undo", "login", "logout", "accounts", "learn-from", "doctor", "demo"),
-    "Run": ("run", "serve"),
-    "Observe": ("report", "stats", "sessions", "tools", "evaluate"),
-    "Configure": ("enforce", "shadow", "config", "trust", "control"),
-    "Maintain": ("db", "embedder", "knowledge", "audit"),
+GROUPS: Final = {
+    "Set up": {
+        "init": "Move the servers of your clients behind riglm.",
+        "undo": "Restore your clients' files, to the byte.",
+        "login": "Sign in to a server that requires OAuth, in the browser.",
+        "logout": "Revoke and delete the tokens of a server.",
+        "accounts": "List the servers that riglm is signed in to.",
+        "learn-from": "Learn from the transcripts of your clients.",
+        "doctor": "Check the configuration, servers, store, model and clients.",
+        "demo": "Show in a minute what riglm learns and saves.",
+    },
+    "Run": {"run": "Proxy MCP servers for one client over stdio.", "serve": "Proxy MCP servers for clients over HTTP."},
+    "Observe": {
+        "report": "Report what filtering would have saved and missed.",
+        "stats": "Sum up what was recorded.",
+        "sessions": "List all recorded sessions, or one session's calls.",
+        "tools": "List recorded tools, and approve those that changed.",
+        "evaluate": "Compare strategies and prices on your recorded sessions.",
+    },
+    "Configure": {
+        "enforce": "Enable filtering: clients get only the selected tools.",
+        "shadow": "List all tools, and record what filtering would hide.",
+        "config": "Check and show the configuration.",
+        "trust": "Keep the list of approved tools as a file.",
+        "control": "Manage the control API.",
+    },
+    "Maintain": {
+        "db": "Maintain the store.",
+        "embedder": "Manage the embedding model.",
+        "knowledge": "Fill, search and maintain the knowledge store.",
+        "audit": "Check the audit log.",
+    },
 }
-"""Commands in `riglm --help`, by heading."""
+"""Commands in `riglm --help`, by heading, with the first sentence of their help: it imports none of them."""
+
+_PLACES: Final = {
+    "accounts": "accounts:list_accounts",
+    "audit": "database:audit_app",
+    "config": "config:app",
+    "control": "config:control_app",
+    "db": "database:app",
+    "embedder": "embedder:app",
+    "enforce": "config:enforce",
+    "knowledge": "knowledge:app",
+    "learn-from": "learning_from:learn_from",
+    "login": "accounts:login",
+    "logout": "accounts:logout",
+    "run": "serving:run",
+    "serve": "serving:serve",
+    "sessions": "usage:sessions",
+    "shadow": "config:shadow",
+    "stats": "usage:stats",
+    "tools": "trust:tools",
+    "trust": "trust:trust",
+    "undo": "init:undo",
+}
+"""Modules and names of the commands that are not the function in the module of the same name."""
+
+
+class _LazyCommands(Mapping[str, Any]):
+    """Imports the module of a command when the command is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in list(self):
+            raise KeyError(name)
+        return _load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for names in GROUPS.values() for name in names)
+
+    def __len__(self) -> int:
+        return sum(map(len, GROUPS.values()))
+
+
+@cache
+def _load(name: str) -> Any:
+    module, _, attribute = _PLACES.get(name, f"{name}:{name}").partition(":")
+    found = getattr(import_module(f"riglm.cli.{module}"), attribute)
+    part = typer.Typer(rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        part.add_typer(found, name=name)
+    else:  # what follows the first word of a server's command belongs to that command
+        part.command(name, context_settings={"allow_interspersed_args": name not in GROUPS["Run"]})(found)
+    return typer.main.get_group(part).commands[name]
 
 
 class _GroupedCommands(TyperGroup):
     """Lists commands under the headings of `GROUPS`."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _LazyCommands()  # type: ignore[assignment]  # nothing is added
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for heading, names in GROUPS.items():
+        for heading, commands in GROUPS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(66)) for name in names])
+                formatter.write_dl(list(commands.items()))
 
 
 app = typer.Typer(
@@ -54,32 +121,6 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# What follows the first word of the server's command belongs to that command.
-_WITH_COMMAND = {"allow_interspersed_args": False}
-app.command(context_settings=_WITH_COMMAND)(serving.run)
-app.command(context_settings=_WITH_COMMAND)(serving.serve)
-app.command()(init.init)
-app.command()(init.undo)
-app.command()(usage.sessions)
-app.command()(usage.stats)
-app.command()(demo.demo)
-app.command()(accounts.login)
-app.command()(accounts.logout)
-app.command("accounts")(accounts.list_accounts)
-app.command("learn-from")(learning_from.learn_from)
-app.command()(doctor.doctor)
-app.command()(report.report)
-app.command()(evaluate.evaluate)
-app.command()(config.enforce)
-app.command()(config.shadow)
-app.add_typer(trust.tools, name="tools")
-app.add_typer(trust.trust, name="trust")
-app.add_typer(database.audit_app, name="audit")
-app.add_typer(config.app, name="config")
-app.add_typer(config.control_app, name="control")
-app.add_typer(database.app, name="db")
-app.add_typer(embedder.app, name="embedder")
-app.add_typer(knowledge.app, name="knowledge")
 
 
 def _show_version(wanted: bool) -> None:

@@ -27,6 +27,14 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
+def print_result(fields: Any, words: str, *, as_json: bool) -> None:
+    """Print a result as one JSON document, or in words."""
+    if as_json:
+        print_json(fields)
+    else:
+        typer.echo(words)
+
+
 def print_nothing_recorded() -> None:
     """Print how to record something."""
     typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")

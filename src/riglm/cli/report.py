@@ -5,10 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
+from riglm.adapters.control.dashboard import page_files
+from riglm.adapters.reports import page
+from riglm.application.reports.figures import Observations, read_figures
+from riglm.application.reports.report import ReportInput, build_report
 from riglm.cli.evaluate import (
     DaysOption,
     SinceOption,
@@ -31,18 +39,13 @@ from riglm.cli.output import (
     write_page,
 )
 from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
+from riglm.container import Container
 from riglm.domain.duration import format_count, to_utc_datetime
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.retention import DAY_SECONDS
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.session_cost import MAX_SESSIONS
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    from riglm.application.reports.figures import Observations
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import SessionHistoryPort, TrainingSession
+from riglm.ports.analytics import SessionHistoryPort, TrainingSession
 
 _Answer = TypeVar("_Answer")
 
@@ -111,14 +114,11 @@ def report(
 
 
 def _build_report(
-    settings: "Settings", kinds: Sequence[str], db: Path | None, limit: int | None, since: float, profile: str | None
+    settings: Settings, kinds: Sequence[str], db: Path | None, limit: int | None, since: float, profile: str | None
 ) -> dict[str, Any]:
-    from riglm.application.reports.figures import Observations, read_figures
-    from riglm.application.reports.report import ReportInput, build_report
-
     most = limit or MAX_SESSIONS
 
-    def read(store: "SessionHistoryPort") -> "tuple[Sequence[TrainingSession], Observations, int, Mapping[str, bytes]]":
+    def read(store: SessionHistoryPort) -> tuple[Sequence[TrainingSession], Observations, int, Mapping[str, bytes]]:
         stored = store.count_sessions()[1]
         max_calls = None if limit else _MAX_PREDICTIONS // len(kinds)
         history = store.list_training_sessions(most, profile=profile, max_calls=max_calls)
@@ -145,8 +145,8 @@ def _build_report(
 
 
 def _ask_store(
-    question: "Callable[[SessionHistoryPort], _Answer]", settings: "Settings", db: Path | None, since: float
-) -> "_Answer | None":
+    question: Callable[[SessionHistoryPort], _Answer], settings: Settings, db: Path | None, since: float
+) -> _Answer | None:
     """Ask the store, or ClickHouse if the store may lack some of what happened since a time and ClickHouse has it.
 
     While ClickHouse is unavailable the store answers. None if nothing was ever recorded.
@@ -154,8 +154,6 @@ def _ask_store(
     days = settings.retention.usage_days
     with find_store(settings, db) or nullcontext() as store:
         if db is None and settings.clickhouse.url is not None and days and since < time.time() - days * DAY_SECONDS:
-            from riglm.container import Container
-
             try:
                 with Container(settings=settings).clickhouse() as archive:
                     if store is None or archive.get_earliest_call_time() < store.get_earliest_call_time():
@@ -176,9 +174,6 @@ def _day_of_quarter(quarter: int) -> str:
 
 
 def _write_html(file: Path, found: dict[str, Any]) -> None:
-    from riglm.adapters.control.dashboard import page_files
-    from riglm.adapters.reports import page
-
     vendor = "vendor/echarts/"
     files = page_files()
     licences = [
@@ -189,7 +184,7 @@ def _write_html(file: Path, found: dict[str, Any]) -> None:
     write_page(file, page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences))
 
 
-def _render_report(found: dict[str, Any], most_tools: int) -> "Sequence[RenderableType]":
+def _render_report(found: dict[str, Any], most_tools: int) -> Sequence[RenderableType]:
     """Return the parts of the report, with at most `most_tools` tools of each kind."""
     code = found["verdict"]["code"]
     parts = _render_verdict(found)
@@ -205,10 +200,7 @@ def _render_report(found: dict[str, Any], most_tools: int) -> "Sequence[Renderab
     return [*parts, *_render_strategies(found), *_render_tools(found["tools"], most_tools), found["explanation"]]
 
 
-def _render_verdict(found: dict[str, Any]) -> "list[RenderableType]":
-    from rich.table import Table
-    from rich.text import Text
-
+def _render_verdict(found: dict[str, Any]) -> list[RenderableType]:
     rules, verdict = found["rules"], found["verdict"]
     lines = [Text(verdict["text"], style="bold")]
     lines.append(Text(f"{_format_counts(found, ', ')}, {found['failed_calls']:,} failed"))
@@ -225,7 +217,7 @@ def _render_verdict(found: dict[str, Any]) -> "list[RenderableType]":
     return [*lines, reasons, Text(printable(about), style="dim"), ""]
 
 
-def _render_bill(bill: dict[str, Any]) -> "list[RenderableType]":
+def _render_bill(bill: dict[str, Any]) -> list[RenderableType]:
     """Return what sessions in transcripts were billed, and what the price model computes for as many requests."""
     sizes = ("prompt_tokens", "call_tokens", "output_tokens")
     columns = ("client", "sessions", "requests", "billed", "modeled", "by default", "prompt", "result", "output")
@@ -244,7 +236,7 @@ def _render_bill(bill: dict[str, Any]) -> "list[RenderableType]":
     return [*([create_table(title, (*columns, "cached"), rows)] if rows else []), bill["text"], ""]
 
 
-def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> "Table":
+def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> Table:
     cost, interval = its["cost"], its["hit_rate_interval"]
     missed = format_count(its["missed"], "call")
     if its["missed"]:
@@ -273,10 +265,8 @@ def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> "Tab
     return table
 
 
-def _render_days(days: Sequence[dict[str, Any]], strategy: str) -> "Table":
+def _render_days(days: Sequence[dict[str, Any]], strategy: str) -> Table:
     """Return the plot: each day's hit rate, list size and net tokens."""
-    from rich.progress_bar import ProgressBar
-
     table = _create_plain_table(f"Day by day, replayed with {strategy}; tokens as recorded")
     for head in ("day", "calls", "hit rate", "%", "95 of 100", "tools in the list", "", "tokens net"):
         table.add_column(head, justify="right" if head in {"calls", "%", "", "tokens net"} else "left", no_wrap=True)
@@ -297,7 +287,7 @@ def _render_days(days: Sequence[dict[str, Any]], strategy: str) -> "Table":
     return table
 
 
-def _render_strategies(found: dict[str, Any]) -> "list[RenderableType]":
+def _render_strategies(found: dict[str, Any]) -> list[RenderableType]:
     if not found["strategies"]:
         return []
     columns = ("predictor", "price", "requests", "calls", "hit_rate", "range", "new_hit_rate", "range", "mean_list")
@@ -321,7 +311,7 @@ def _render_strategies(found: dict[str, Any]) -> "list[RenderableType]":
     return [create_table(f"Replayed by strategy (* configured): {of}", columns, rows)]
 
 
-def _render_tools(tools: dict[str, Any], most: int) -> "list[RenderableType]":
+def _render_tools(tools: dict[str, Any], most: int) -> list[RenderableType]:
     missed, unused = tools["missed"], tools["never_used"]
     parts: list[RenderableType] = []
     if missed and most:
@@ -338,9 +328,7 @@ def _render_tools(tools: dict[str, Any], most: int) -> "list[RenderableType]":
     return parts
 
 
-def _create_plain_table(title: str) -> "Table":
-    from rich.table import Table
-
+def _create_plain_table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
 
 

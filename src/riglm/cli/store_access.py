@@ -7,17 +7,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load, with_setting_changes
+from riglm.adapters.configuration.locations import store_path
+from riglm.adapters.keyfile import load_or_create_key
+from riglm.application.tracking.maintenance import at_a_pace
+from riglm.container import Container
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, UnusableInputError
-
-if TYPE_CHECKING:
-    from riglm.adapters.configuration.loading import Configuration
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort
-
+from riglm.domain.hashing import KeyedHasher
+from riglm.domain.schemas.settings import Settings
+from riglm.ports.analytics import AnalyticsPort
 
 _TIMEOUT_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 0.25
@@ -29,19 +31,24 @@ _Step = TypeVar("_Step")
 DatabaseOption = Annotated[
     Path | None, typer.Option("--db", metavar="F", help="The database; by default the one of the configuration.")
 ]
+PrincipalOption = Annotated[
+    str | None,
+    typer.Option(
+        "--principal",
+        "--owner",
+        metavar="NAME|HASH",
+        help='Whose: by default the local user\'s; "bearer" for callers of a `riglm serve` that a token guards.',
+    ),
+]
 
 
-def read_settings(config: Path | None) -> "Settings":
+def read_settings(config: Path | None) -> Settings:
     """Return the settings that a configuration file makes, with what was changed at run time."""
-    from riglm.adapters.configuration.loading import Options, load
-
     return overlaid(load(Options(config=config, with_servers=False))).settings
 
 
 def find_configurations(config: Path | None) -> list[Path]:
     """Return the file that is named, else ./riglm.yaml, else those that `riglm init` made."""
-    from riglm.adapters.configuration.loading import FILE_NAME
-
     if config is not None:
         return [config]
     here = Path(FILE_NAME)
@@ -56,13 +63,13 @@ def list_installations() -> list[tuple[str, Path]]:
     return [(client, file) for file, client in found.items()]
 
 
-def settings_in_use(config: Path | None) -> "Settings":
+def settings_in_use(config: Path | None) -> Settings:
     """Return the settings of the first configuration that is found, for a command that reads what was recorded."""
     files = find_configurations(config)
     return read_settings(files[0] if files else None)
 
 
-def settings_of(config: Path | None) -> "Settings":
+def settings_of(config: Path | None) -> Settings:
     """The settings, for a command that needs no server.
 
     Raises:
@@ -71,14 +78,12 @@ def settings_of(config: Path | None) -> "Settings":
     return configuration_of(config).settings
 
 
-def configuration_of(config: Path | None, *, about_knowledge: bool = False) -> "Configuration":
+def configuration_of(config: Path | None, *, about_knowledge: bool = False) -> Configuration:
     """The same with its warnings, for a command that may be about knowledge.
 
     Raises:
         ConfigurationError: as `settings_of`.
     """
-    from riglm.adapters.configuration.loading import Options, load
-
     configuration = overlaid(load(Options(config=config, with_servers=False, about_knowledge=about_knowledge)))
     if configuration.settings.storage.kind == "memory":
         raise ConfigurationError(
@@ -88,10 +93,8 @@ def configuration_of(config: Path | None, *, about_knowledge: bool = False) -> "
     return configuration
 
 
-def overlaid(configuration: "Configuration") -> "Configuration":
+def overlaid(configuration: Configuration) -> Configuration:
     """Return a configuration with the settings that were changed at run time, or a warning if they are not known."""
-    from riglm.adapters.configuration.loading import with_setting_changes
-
     try:
         return with_setting_changes(configuration, read_setting_changes(configuration.settings))
     except AnalyticsUnavailableError as error:
@@ -99,14 +102,12 @@ def overlaid(configuration: "Configuration") -> "Configuration":
         return replace(configuration, warnings=(*configuration.warnings, warning))
 
 
-def read_setting_changes(settings: "Settings") -> Mapping[str, Any]:
+def read_setting_changes(settings: Settings) -> Mapping[str, Any]:
     """Return the settings that were changed at run time, by key; none if there is no store yet.
 
     Raises:
         AnalyticsUnavailableError: the store cannot be used.
     """
-    from riglm.container import Container
-
     if not settings.storage.outlives_process:
         return {}
     container = Container(settings=settings)
@@ -116,16 +117,13 @@ def read_setting_changes(settings: "Settings") -> Mapping[str, Any]:
         container.shutdown_resources()
 
 
-def find_store(settings: "Settings", db: Path | None = None) -> "AnalyticsPort | None":
+def find_store(settings: Settings, db: Path | None = None) -> AnalyticsPort | None:
     """Return the store of the settings, or the file that is named, not yet open; None if nothing was ever recorded.
 
     Raises:
         UnusableInputError: there is no such file.
         AnalyticsUnavailableError: nothing could be recorded where the store would be.
     """
-    from riglm.adapters.configuration.locations import store_path
-    from riglm.container import Container
-
     if db is not None:
         if not db.is_file():
             raise UnusableInputError(f"--db {db}: there is no such database — fix: name a file that riglm recorded to")
@@ -137,14 +135,12 @@ def find_store(settings: "Settings", db: Path | None = None) -> "AnalyticsPort |
     return Container(settings=settings).analytics()
 
 
-def require_store(settings: "Settings") -> None:
+def require_store(settings: Settings) -> None:
     """Refuse to go on where there is no store yet.
 
     Raises:
         RiglmError: there is no file; whether a server has the tables is seen when it is asked.
     """
-    from riglm.adapters.configuration.locations import store_path
-
     if settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         raise RiglmError(
             f"there is no store at {store_path(settings)} yet — fix: name the one you mean in storage.path or "
@@ -153,22 +149,20 @@ def require_store(settings: "Settings") -> None:
 
 
 @contextmanager
-def opened(settings: "Settings") -> "Iterator[AnalyticsPort]":
+def opened(settings: Settings) -> Iterator[AnalyticsPort]:
     """The store, open.
 
     Raises:
         RiglmError: there is none yet.
         AnalyticsUnavailableError: it cannot be used.
     """
-    from riglm.container import Container
-
     require_store(settings)
     with Container(settings=settings).analytics() as store:
         yield store
 
 
 @contextmanager
-def alone(store: "AnalyticsPort") -> Iterator[None]:
+def alone(store: AnalyticsPort) -> Iterator[None]:
     """Hold the maintenance lease; wait a while for the process that holds it.
 
     Raises:
@@ -187,9 +181,29 @@ def alone(store: "AnalyticsPort") -> Iterator[None]:
 
 def paced(steps: Iterator[_Step]) -> Iterator[_Step]:
     """The steps, with pauses in which running processes have the store."""
-    from riglm.application.tracking.maintenance import at_a_pace
-
     return at_a_pace(steps, time.sleep)
+
+
+def owner_of(settings: Settings, principal: str | None) -> str:
+    """The keyed hash by which a principal owns knowledge; empty for the local user.
+
+    Raises:
+        ConfigurationError: the key cannot be kept, so what is stored under the hash could not be found.
+    """
+    if not principal or is_hash(principal):
+        return principal or ""
+    return load_hasher(settings).principal(principal)
+
+
+def load_hasher(settings: Settings) -> KeyedHasher:
+    """Return the hasher of the store, whose key must be stored: with a new one nothing would be found again.
+
+    Raises:
+        ConfigurationError: the key cannot be kept.
+    """
+    if settings.privacy.key is None:
+        load_or_create_key(store_path(settings).parent / "riglm.key")
+    return Container(settings=settings).hasher()
 
 
 def is_hash(text: str) -> bool:

@@ -8,17 +8,19 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from riglm.adapters.configuration.locations import data_directory
 from riglm.cli import usage
-from riglm.cli.output import ConfigOption, JsonOption, json_time, print_json, print_table, printable, written_time
+from riglm.cli.output import ConfigOption, JsonOption, json_time, print_result, print_table, printable, written_time
 from riglm.cli.store_access import opened, settings_of
+from riglm.container import Container
+from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import RiglmError, UnusableInputError, failed_write
-
-if TYPE_CHECKING:
-    from riglm.domain.tool_pin import ToolPin
+from riglm.domain.tool_pin import ToolPin, merge_pins
 
 tools = typer.Typer(
     name="tools",
@@ -45,12 +47,12 @@ def _tools(ctx: typer.Context, config: ConfigOption = None, as_json: JsonOption 
 def changes(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show what changed in tools since they were approved."""
     found = _list_changed(config)
-    _remember_shown(found)
-    if as_json:
-        print_json([{**pin_fields(pin), "diff": pin.diff} for pin in found])
-        return
-    if not found:
-        typer.echo("no tool changed since it was approved")
+    shown = [[pin.server, pin.name, pin.seen_digest] for pin in found]
+    with contextlib.suppress(OSError):  # then -y needs --digest
+        _shown_file().write_text(json.dumps(shown), "utf-8")
+    if as_json or not found:
+        fields = [{**_pin_fields(pin), "diff": pin.diff} for pin in found]
+        print_result(fields, "no tool changed since it was approved", as_json=as_json)
         return
     _print_changes(found)
     typer.echo("to approve: riglm tools approve SERVER [TOOL ...]")
@@ -94,10 +96,8 @@ def approve(
         with opened(settings_of(config)) as store:
             store.approve_tools([replace(pin, digest=pin.seen_digest, definition=pin.seen) for pin in found])
         _audit_approval(config, found)
-    if as_json:
-        print_json([pin_fields(pin) for pin in found])
-    else:
-        typer.echo(f"approved: {printable(', '.join(f'{pin.server}/{pin.name}' for pin in found)) or 'nothing to do'}")
+    words = printable(", ".join(f"{pin.server}/{pin.name}" for pin in found)) or "nothing to do"
+    print_result([_pin_fields(pin) for pin in found], f"approved: {words}", as_json=as_json)
 
 
 @trust.command("export")
@@ -106,9 +106,8 @@ def export_file(
     config: ConfigOption = None,
 ) -> None:
     """Write the approved tools of all servers, with the digests of their definitions, as JSON."""
-    pins = _list_pins(config)
     servers: dict[str, dict[str, dict[str, str]]] = {}
-    for pin in pins:
+    for pin in _list_pins(config):
         if pin.digest:
             servers.setdefault(pin.server, {"tools": {}})["tools"][pin.name] = pin.digest
     text = json.dumps({"version": 1, "servers": servers}, indent=2) + "\n"
@@ -128,9 +127,6 @@ def import_file(
     as_json: JsonOption = False,
 ) -> None:
     """Approve exactly the tools of a file, for each server in it; other servers stay as they are."""
-    from riglm.container import Container
-    from riglm.domain.tool_pin import merge_pins
-
     approved = _read_approvals(file)
     settings = settings_of(config)
     container = Container(settings=settings)
@@ -139,23 +135,20 @@ def import_file(
         pins = merge_pins(store.list_tool_pins(), spooled)
         known = {(pin.server, pin.name): pin for pin in pins if pin.server in approved}
         wanted = [
-            replace(known[key], digest=digest, definition=b"") if key in known else _create_pin(*key, digest)
-            for key, digest in (
-                (key, digest) for name, one in approved.items() for key, digest in _key_by_tool(name, one)
-            )
+            replace(known.get((server, name)) or _create_pin(server, name), digest=digest, definition=b"")
+            for server, digests in approved.items()
+            for name, digest in digests.items()
         ]
         named = {(pin.server, pin.name) for pin in wanted}
         withdrawn = [replace(pin, digest="", definition=b"") for key, pin in known.items() if key not in named]
         store.approve_tools([*wanted, *withdrawn])
     _audit_approval(config, [replace(pin, seen_digest=pin.digest) for pin in wanted])
     counts = {"servers": len(approved), "approved": len(wanted), "withdrawn": sum(bool(p.seen) for p in withdrawn)}
-    if as_json:
-        print_json(counts)
-    else:
-        typer.echo("{approved} tools of {servers} servers are approved; {withdrawn} others are not".format(**counts))
+    words = "{approved} tools of {servers} servers are approved; {withdrawn} others are not".format(**counts)
+    print_result(counts, words, as_json=as_json)
 
 
-def pin_fields(pin: "ToolPin") -> dict[str, Any]:
+def _pin_fields(pin: ToolPin) -> dict[str, Any]:
     """A tool that changed, for JSON output."""
     return {
         "server": pin.server,
@@ -169,7 +162,7 @@ def pin_fields(pin: "ToolPin") -> dict[str, Any]:
     }
 
 
-def _with_digests(found: "Iterable[ToolPin]", digests: Iterable[str], changed: "Iterable[ToolPin]") -> "list[ToolPin]":
+def _with_digests(found: Iterable[ToolPin], digests: Iterable[str], changed: Iterable[ToolPin]) -> list[ToolPin]:
     """Return the tools whose server lists a definition with one of these digests.
 
     Raises:
@@ -190,18 +183,10 @@ def _with_digests(found: "Iterable[ToolPin]", digests: Iterable[str], changed: "
 
 def _shown_file() -> Path:
     """The file with the digests that `riglm tools changes` showed last."""
-    from riglm.adapters.configuration.locations import data_directory
-
     return data_directory(os.environ) / "shown-tool-changes.json"
 
 
-def _remember_shown(found: "Iterable[ToolPin]") -> None:
-    shown = [[pin.server, pin.name, pin.seen_digest] for pin in found]
-    with contextlib.suppress(OSError):  # then -y needs --digest
-        _shown_file().write_text(json.dumps(shown), "utf-8")
-
-
-def _require_shown(found: "Iterable[ToolPin]") -> None:
+def _require_shown(found: Iterable[ToolPin]) -> None:
     """Refuse definitions that `riglm tools changes` did not show last.
 
     Raises:
@@ -218,25 +203,19 @@ def _require_shown(found: "Iterable[ToolPin]") -> None:
         )
 
 
-def _list_changed(config: Path | None) -> "list[ToolPin]":
+def _list_changed(config: Path | None) -> list[ToolPin]:
     return [pin for pin in _list_pins(config) if pin.change is not None]
 
 
-def _list_pins(config: Path | None) -> "Sequence[ToolPin]":
+def _list_pins(config: Path | None) -> Sequence[ToolPin]:
     """Return all pins, with those that wait in spools for the store."""
-    from riglm.container import Container
-    from riglm.domain.tool_pin import merge_pins
-
     settings = settings_of(config)
     spooled = Container(settings=settings).spooled_pins()
     with opened(settings) as store:
         return merge_pins(store.list_tool_pins(), spooled)
 
 
-def _audit_approval(config: Path | None, approved: "Iterable[ToolPin]") -> None:
-    from riglm.container import Container
-    from riglm.domain.audit import AuditEvent
-
+def _audit_approval(config: Path | None, approved: Iterable[ToolPin]) -> None:
     container = Container(settings=settings_of(config))
     audit = container.audit()
     if audit is not None:
@@ -246,26 +225,37 @@ def _audit_approval(config: Path | None, approved: "Iterable[ToolPin]") -> None:
     container.shutdown_resources()
 
 
-def _print_changes(found: "Iterable[ToolPin]") -> None:
-
-    pins = list(found)
-    for pin in pins:
+def _print_changes(found: Sequence[ToolPin]) -> None:
+    for pin in found:
         digest = f", digest {pin.seen_digest}" if pin.seen_digest else ""
         typer.echo(f"{printable(pin.server)}/{printable(pin.name)}: {pin.change}{digest}")
         for line in pin.diff:
             typer.echo(f"  {printable(line)}")
     columns = ("server", "tool", "change", "resembles", "seen")
-    rows = [(pin.server, pin.name, pin.change or "", pin.resembles or "-", written_time(pin.seen_at)) for pin in pins]
+    rows = [(pin.server, pin.name, pin.change or "", pin.resembles or "-", written_time(pin.seen_at)) for pin in found]
     print_table("Tools that are not as approved", columns, rows)
 
 
+class _ApprovedServer(BaseModel):
+    """The approved tools of one server: the SHA-256 of each definition, by the server's own names."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    tools: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]
+
+
+class _ApprovedTools(BaseModel):
+    """The file of `riglm trust export` and `import`: all approved tools, by server."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: Literal[1] = 1
+    servers: dict[str, _ApprovedServer]
+
+
 def _read_approvals(file: Path) -> dict[str, dict[str, str]]:
-    from pydantic import ValidationError
-
-    from riglm.domain.schemas.trust import ApprovedTools
-
     try:
-        read = ApprovedTools.model_validate_json(file.read_bytes())
+        read = _ApprovedTools.model_validate_json(file.read_bytes())
     except OSError as error:
         raise UnusableInputError(f"{file} cannot be read ({error.strerror}) — fix: name another") from error
     except ValidationError as error:
@@ -277,14 +267,8 @@ def _read_approvals(file: Path) -> dict[str, dict[str, str]]:
     return {name: one.tools for name, one in read.servers.items()}
 
 
-def _key_by_tool(server: str, tools: dict[str, str]) -> "Iterable[tuple[tuple[str, str], str]]":
-    return (((server, name), digest) for name, digest in tools.items())
-
-
-def _create_pin(server: str, name: str, digest: str) -> "ToolPin":
-    from riglm.domain.tool_pin import ToolPin
-
+def _create_pin(server: str, name: str) -> ToolPin:
     now = time.time()
     return ToolPin(
-        server=server, name=name, digest=digest, definition=b"", seen_digest="", seen=b"", pinned_at=now, seen_at=now
+        server=server, name=name, digest="", definition=b"", seen_digest="", seen=b"", pinned_at=now, seen_at=now
     )

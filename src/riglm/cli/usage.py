@@ -3,10 +3,21 @@
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
 
+from riglm.application.reports.figures import (
+    Observations,
+    ToolStatistics,
+    cost_fields,
+    hit_figures,
+    list_figures,
+    read_figures,
+    tool_statistics,
+)
 from riglm.cli.output import (
     MAX_ROWS,
     ConfigOption,
@@ -20,19 +31,13 @@ from riglm.cli.output import (
     written_time,
 )
 from riglm.cli.store_access import find_store, settings_in_use
+from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.duration import format_count
 from riglm.domain.errors import RiglmError
+from riglm.domain.invocation import ToolInvocation
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
-
-if TYPE_CHECKING:
-    from rich.console import Group, RenderableType
-
-    from riglm.application.reports.figures import Observations, ToolStatistics
-    from riglm.domain.cooccurrence import Cooccurrence
-    from riglm.domain.invocation import ToolInvocation
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort, SessionSummary
-
+from riglm.ports.analytics import AnalyticsPort, SessionSummary
 
 _COUNTED: Final = (
     f"the latest {MAX_SESSIONS:,} sessions that riglm proxied, with up to {MAX_CALLS:,} calls; sessions imported from "
@@ -109,8 +114,6 @@ def sessions(
 
 def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """List the tools that were listed or used, in the sessions that `riglm stats` counts."""
-    from riglm.application.reports.figures import tool_statistics
-
     settings = settings_in_use(config)
     with find_store(settings) or contextlib.nullcontext() as store:
         found = [] if store is None else tool_statistics(_read_figures(store, settings))
@@ -130,8 +133,6 @@ def stats(
     as_json: JsonOption = False,
 ) -> None:
     """Sum up what was recorded."""
-    from riglm.application.reports.figures import Observations
-
     settings = settings_in_use(config)
     store = find_store(settings)
     if store is None:
@@ -148,9 +149,7 @@ def stats(
             create_console().print(_render_stats(found, store.count_sessions()[1]))
 
 
-def _watch_stats(store: "AnalyticsPort", settings: "Settings", found: dict[str, Any]) -> None:
-    from rich.live import Live
-
+def _watch_stats(store: AnalyticsPort, settings: Settings, found: dict[str, Any]) -> None:
     console = create_console()
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
@@ -159,23 +158,19 @@ def _watch_stats(store: "AnalyticsPort", settings: "Settings", found: dict[str, 
             found = _read_stats(store, settings)
 
 
-def _read_stats(store: "AnalyticsPort", settings: "Settings") -> dict[str, Any]:
+def _read_stats(store: AnalyticsPort, settings: Settings) -> dict[str, Any]:
     if store.count_sessions()[1] <= MAX_SESSIONS:  # of more, maintenance does it
         store.refresh_cooccurrences(time.time())
     figures = _read_figures(store, settings)
     return _summarize_figures(figures, store.get_cooccurrences(sorted(figures.usage.known)))
 
 
-def _read_figures(store: "AnalyticsPort", settings: "Settings") -> "Observations":
-    from riglm.application.reports.figures import read_figures
-
+def _read_figures(store: AnalyticsPort, settings: Settings) -> Observations:
     return read_figures(store, settings.prices.prices())
 
 
-def _summarize_figures(figures: "Observations", pairs: "Sequence[Cooccurrence]") -> dict[str, Any]:
+def _summarize_figures(figures: Observations, pairs: Sequence[Cooccurrence]) -> dict[str, Any]:
     """Return the figures for JSON output; shares are None if there is nothing to share."""
-    from riglm.application.reports.figures import cost_fields, hit_figures, list_figures
-
     usage, uses, lists = figures.usage, hit_figures(figures.now.judged), list_figures(figures.lists)
     judged = uses["hits"] + uses["missed"]
     by_mode = {mode: figures.of(mode) for mode in sorted({each.mode for each in figures.lists})}
@@ -206,9 +201,7 @@ def _summarize_figures(figures: "Observations", pairs: "Sequence[Cooccurrence]")
     }
 
 
-def _render_stats(found: dict[str, Any], stored: int) -> "Group":
-    from rich.console import Group
-
+def _render_stats(found: dict[str, Any], stored: int) -> Group:
     prices = (_format_price(row["mode"], row["priced"], row["tokens_net"]) for row in found["exposures"])
     of = f"the latest {found['sessions']:,} of {stored:,} sessions" if stored > MAX_SESSIONS else "all sessions"
     numbers = {name: value for name, value in found.items() if not isinstance(value, list | str)}
@@ -237,7 +230,7 @@ def _format_price(mode: str, priced: dict[str, Any], net: int) -> str:
     return f"{mode}: {words}; net {net:,} tokens, in {format_count(priced['sessions'], 'session')}"
 
 
-def session_fields(summary: "SessionSummary") -> dict[str, Any]:
+def session_fields(summary: SessionSummary) -> dict[str, Any]:
     """A session for JSON output."""
     session = summary.session
     return {
@@ -262,7 +255,7 @@ def session_fields(summary: "SessionSummary") -> dict[str, Any]:
     }
 
 
-def invocation_fields(call: "ToolInvocation") -> dict[str, Any]:
+def invocation_fields(call: ToolInvocation) -> dict[str, Any]:
     """An invocation for JSON output."""
     return {
         "id": str(call.id),
@@ -280,7 +273,7 @@ def invocation_fields(call: "ToolInvocation") -> dict[str, Any]:
     }
 
 
-def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
+def tool_fields(tool: ToolStatistics) -> dict[str, Any]:
     """A tool's statistics for JSON output."""
     return {
         "tool": tool.tool,
@@ -297,7 +290,7 @@ def tool_fields(tool: "ToolStatistics") -> dict[str, Any]:
     }
 
 
-def find_session(store: "AnalyticsPort", wanted: str) -> "SessionSummary":
+def find_session(store: AnalyticsPort, wanted: str) -> SessionSummary:
     """Return the one session whose id ends so.
 
     Raises:
@@ -315,7 +308,7 @@ def _no_session(what: str, wanted: str) -> RiglmError:
     return RiglmError(f"{what} in {wanted!r} — fix: copy the session from `riglm sessions`")
 
 
-def _print_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:
+def _print_session(store: AnalyticsPort, wanted: str, as_json: bool) -> None:
     found = find_session(store, wanted)
     calls = store.list_invocations(found.session.id)
     if as_json:
@@ -325,7 +318,7 @@ def _print_session(store: "AnalyticsPort", wanted: str, as_json: bool) -> None:
     print_table(f"Calls of session {found.session.id}", columns, map(_call_row, calls))
 
 
-def _session_row(summary: "SessionSummary") -> Sequence[object]:
+def _session_row(summary: SessionSummary) -> Sequence[object]:
     session = summary.session
     client = f"{session.client.name} {session.client.version}".strip() or "-"
     recognised = f"{session.method.value} ({session.confidence.value})"
@@ -334,13 +327,13 @@ def _session_row(summary: "SessionSummary") -> Sequence[object]:
     return session.id, started, client, reached, session.era.value, recognised, summary.invocations, summary.failures
 
 
-def _tool_row(tool: "ToolStatistics") -> Sequence[object]:
+def _tool_row(tool: ToolStatistics) -> Sequence[object]:
     times = ("-" if each is None else each for each in (tool.median_ms, tool.p95_ms))
     counts = (tool.invocations, tool.failures, tool.listed, tool.searched, tool.sessions)
     return tool.tool, tool.upstream or "-", *counts, *times, written_time(tool.last_used)
 
 
-def _call_row(call: "ToolInvocation") -> Sequence[object]:
+def _call_row(call: ToolInvocation) -> Sequence[object]:
     outcome = "ok" if call.success else " ".join(str(part) for part in (call.error_kind, call.error_code) if part)
     time = written_time(call.timestamp)
     return call.sequence_number, time, call.tool, call.upstream, call.duration_ms, outcome, call.found.value

@@ -1,6 +1,7 @@
 """The way in, before any command looks after what happens."""
 
 import gc
+import subprocess
 import sys
 import threading
 
@@ -71,9 +72,22 @@ def test_anything_else_is_left_to_the_parser(words: list[str]):
 def test_the_help_groups_all_commands_with_descriptions_that_fit_80_columns() -> None:
     result = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0
-    listed = [line for names in GROUPS.values() for line in names]
-    assert sorted(listed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    commands = result.stdout.partition("Set up:")[2]
+    assert all(text in result.stdout for commands in GROUPS.values() for text in commands.values())
+    listed = result.stdout.partition("Set up:")[2]
     assert all(heading + ":" in result.stdout for heading in GROUPS)
-    assert "..." not in commands
-    assert all(len(line) <= 80 for line in commands.splitlines())
+    assert "..." not in listed
+    assert all(len(line) <= 80 for line in listed.splitlines())
+
+
+def test_the_help_has_the_first_sentence_of_each_command() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    listed = {name: text for texts in GROUPS.values() for name, text in texts.items()}
+    assert {name: command.get_short_help_str(66) for name, command in commands.items()} == listed
+
+
+def test_the_help_imports_no_command():
+    program = "import sys; from riglm.cli.main import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
+    imported = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {name for name in imported if name.startswith("riglm.cli.")} == {"riglm.cli.main", "riglm.cli.output"}
