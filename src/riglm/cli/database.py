@@ -21,8 +21,9 @@ from riglm.adapters.configuration.locations import store_path, store_url
 from riglm.adapters.export import export_files, export_stream
 from riglm.adapters.spool.sqlite_spool import survey
 from riglm.application.session_sharing.signing import drop_sessions
+from riglm.application.tracking.maintenance import at_a_pace
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_result, printable, progress
-from riglm.cli.store_access import alone, configuration_of, is_hash, is_there, opened, paced, settings_of
+from riglm.cli.store_access import alone, configuration_of, is_hash, is_there, opened, settings_of
 from riglm.cli.usage import find_session
 from riglm.container import Container
 from riglm.domain import audit
@@ -81,10 +82,10 @@ def purge(
 
 
 def _remove(steps: Iterator[RemovedCounts], what: str, total: int) -> RemovedCounts:
-    """Take the steps, with a progress bar; return what they removed."""
+    """Take the steps, with pauses in which running processes have the store; return what they removed."""
     removed = RemovedCounts()
     with progress(what, total) as advance:
-        for step in paced(steps):
+        for step in at_a_pace(steps, time.sleep):
             removed += step
             advance(step.total)
     return removed
@@ -102,7 +103,7 @@ def vacuum(
     with opened(settings_of(config)) as store:
         before = store.size_bytes()
         with alone(store):
-            for done in paced(store.compact(whole=whole)):
+            for done in at_a_pace(store.compact(whole=whole), time.sleep):
                 if not as_json:
                     typer.echo(done, err=True)
         after = store.size_bytes()
@@ -217,7 +218,7 @@ def forget(
             with alone(store):
                 removed = _remove(store.erase(whom), "forgetting", known.total)
                 store.refresh_cooccurrences(time.time())  # what they used together counts no more
-                for _ in paced(store.compact()):
+                for _ in at_a_pace(store.compact(), time.sleep):
                     pass
             if pieces:
                 with container.knowledge() as knowledge:

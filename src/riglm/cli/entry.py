@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ def _main() -> None:
     options = _options_of_run(words[1:]) if words[:1] == ["run"] else None
     if options is not None:
         gc.disable()  # until the server of one client has settled
-        _run_stdio(**options)
+        _run_stdio(options)
     from riglm.cli.main import main as parse
 
     parse()
@@ -90,26 +90,18 @@ def _options_of_run(words: list[str]) -> dict[str, Any] | None:
     return options
 
 
-def _run_stdio(
-    *,
-    no_filter: bool,
-    command: list[str],
-    config: str | None = None,
-    mcp_json: str | None = None,
-    url: str | None = None,
-    log_level: str | None = None,
-) -> None:
+def _run_stdio(options: Mapping[str, Any]) -> None:
     from pathlib import Path
 
     from riglm.domain.errors import RiglmError, UnusableInputError
 
     try:
         configuration = ready(
-            config=Path(config) if config else None,
-            mcp_json=Path(mcp_json) if mcp_json else None,
-            url=url,
-            command=command,
-            values=common_values(no_filter, log_level),
+            config=Path(options["config"]) if "config" in options else None,
+            mcp_json=Path(options["mcp_json"]) if "mcp_json" in options else None,
+            url=options.get("url"),
+            command=options["command"],
+            values=common_values(options["no_filter"], options.get("log_level")),
         )
         from riglm.running import run_stdio
 

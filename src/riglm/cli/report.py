@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -51,9 +50,6 @@ _Answer = TypeVar("_Answer")
 
 _MAX_PREDICTIONS: Final = 2_400
 """Calls are replayed by all strategies together up to this number, unless the number of sessions is given."""
-
-_QUARTER_SECONDS: Final = 900
-"""Time zones differ by quarters of an hour."""
 
 _BAR_COLUMNS: Final = 24
 _MAX_DAYS: Final = 31
@@ -165,12 +161,7 @@ def _ask_store(
 
 def _format_day(at: float) -> str:
     """The day of a time, where the user is."""
-    return _day_of_quarter(int(at // _QUARTER_SECONDS))
-
-
-@cache
-def _day_of_quarter(quarter: int) -> str:
-    return to_utc_datetime(quarter * _QUARTER_SECONDS).astimezone().strftime("%Y-%m-%d")
+    return to_utc_datetime(at).astimezone().strftime("%Y-%m-%d")
 
 
 def _write_html(file: Path, found: dict[str, Any]) -> None:
@@ -241,14 +232,14 @@ def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> Tabl
     missed = format_count(its["missed"], "call")
     if its["missed"]:
         missed += f", {its['found_by_search']:,} found by search" if searched else ": one search more for each"
-    new_rate = _number_or_dash(its["new_hit_rate"], ".1f", " %")
-    listed, available = (_number_or_dash(its[name], ".1f") for name in ("mean_list", "mean_available"))
+    new_rate = _or_dash(its["new_hit_rate"], ".1f", " %")
+    listed, available = (_or_dash(its[name], ".1f") for name in ("mean_list", "mean_available"))
     facts = {
-        "price, with every request counted": f"{_number_or_dash(cost['price'], '.2f')} of no proxy, "
-        f"{_number_or_dash(cost['price_of_search'], '.2f')} of the host's tool search "
+        "price, with every request counted": f"{_or_dash(cost['price'], '.2f')} of no proxy, "
+        f"{_or_dash(cost['price_of_search'], '.2f')} of the host's tool search "
         f"({format_count(cost['sessions'], 'session')})",
         "sessions, lists": f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)",
-        "hit rate": f"{_number_or_dash(its['hit_rate'], '.1f', ' %')} of {its['calls']:,} ({_format_range(interval)})",
+        "hit rate": f"{_or_dash(its['hit_rate'], '.1f', ' %')} of {its['calls']:,} ({_format_range(interval)})",
         "the same for tools new to the session": f"{new_rate} of {its['new_calls']:,}",
         "tools in the list at a call": f"{listed} of {available}",
         "missed": missed,
@@ -278,10 +269,10 @@ def _render_days(days: Sequence[dict[str, Any]], strategy: str) -> Table:
             day["day"],
             f"{day['calls']:,}",
             ProgressBar(100, day["hit_rate"] or 0, width=_BAR_COLUMNS),
-            _number_or_dash(day["hit_rate"], ".1f"),
+            _or_dash(day["hit_rate"], ".1f"),
             _format_range(day["hit_rate_interval"]),
             ProgressBar(longest, day["mean_list"] or 0, width=_BAR_COLUMNS // 2),
-            _number_or_dash(day["mean_list"], ",.1f"),
+            _or_dash(day["mean_list"], ",.1f"),
             f"{recorded['tokens_net']:+,}" if recorded["lists"] else "-",
         )
     return table
@@ -294,7 +285,7 @@ def _render_strategies(found: dict[str, Any]) -> list[RenderableType]:
     rows = [
         (
             f"{one['predictor']} *" if one["predictor"] == found["rules"]["strategy"] else one["predictor"],
-            _number_or_dash(one["price"], ".3f"),
+            _or_dash(one["price"], ".3f"),
             _or_dash(one["requests"]),
             one["calls"],
             _or_dash(one["hit_rate"]),
@@ -336,13 +327,12 @@ def _format_counts(counts: dict[str, Any], between: str) -> str:
     return f"{format_count(counts['sessions'], 'session')}{between}{format_count(counts['calls'], 'call')}"
 
 
-def _number_or_dash(number: float | None, form: str, unit: str = "") -> str:
-    return "-" if number is None else f"{number:{form}}{unit}"
+def _or_dash(number: float | None, form: str = "", unit: str = "") -> Any:
+    """Return a number as a table shows it, in a form if one is given."""
+    if number is None:
+        return "-"
+    return f"{number:{form}}{unit}" if form else number
 
 
 def _format_range(interval: Sequence[float] | None) -> str:
     return "-" if interval is None else f"{interval[0]:.0f} to {interval[1]:.0f} %"
-
-
-def _or_dash(number: float | None) -> object:
-    return "-" if number is None else number

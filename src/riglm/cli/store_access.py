@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
 from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load, with_setting_changes
 from riglm.adapters.configuration.locations import store_path
 from riglm.adapters.keyfile import load_or_create_key
-from riglm.application.tracking.maintenance import at_a_pace
 from riglm.container import Container
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, UnusableInputError
 from riglm.domain.hashing import KeyedHasher
@@ -25,8 +24,6 @@ _TIMEOUT_SECONDS = 30.0
 _TRY_AGAIN_SECONDS = 0.25
 
 _HASH = re.compile(r"[0-9a-f]{32}")
-
-_Step = TypeVar("_Step")
 
 DatabaseOption = Annotated[
     Path | None, typer.Option("--db", metavar="F", help="The database; by default the one of the configuration.")
@@ -52,15 +49,11 @@ def find_configurations(config: Path | None) -> list[Path]:
     if config is not None:
         return [config]
     here = Path(FILE_NAME)
-    return [here] if here.is_file() else [file for _, file in list_installations()]
-
-
-def list_installations() -> list[tuple[str, Path]]:
-    """Return the clients that `riglm init` put riglm in front of, each with its configuration; every file once."""
+    if here.is_file():
+        return [here]
     from riglm.cli.setup_access import installations
 
-    found = {one.configuration: one.client for one in installations() if one.configuration.is_file()}
-    return [(client, file) for file, client in found.items()]
+    return list(dict.fromkeys(one.configuration for one in installations() if one.configuration.is_file()))
 
 
 def settings_in_use(config: Path | None) -> Settings:
@@ -177,11 +170,6 @@ def alone(store: AnalyticsPort) -> Iterator[None]:
         if time.monotonic() > until:
             raise RiglmError("another process is running store maintenance — fix: try again in a few minutes")
         time.sleep(_TRY_AGAIN_SECONDS)
-
-
-def paced(steps: Iterator[_Step]) -> Iterator[_Step]:
-    """The steps, with pauses in which running processes have the store."""
-    return at_a_pace(steps, time.sleep)
 
 
 def owner_of(settings: Settings, principal: str | None) -> str:
