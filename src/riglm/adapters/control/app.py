@@ -189,11 +189,13 @@ class Access:
         self, scope: Scope, headers: dict[bytes, bytes], twice: set[bytes], extra: list[tuple[bytes, bytes]]
     ) -> Response | None:
         """Return the response to a request that goes no further; None for others."""
-        if b"host" in twice or not self._allowed_origins.knows_host(headers.get(b"host", b"").decode("latin-1")):
+        origin, host = (headers.get(name, b"").decode("latin-1") for name in (b"origin", b"host"))
+        if b"host" in twice or not self._allowed_origins.knows_host(host):
             return create_problem(
                 421, "the Host header names another server: add it to control.allowed_hosts if it is yours"
             )
-        if b"origin" in headers and (b"origin" in twice or not self._knows_origin(headers)):
+        is_known = self._allowed_origins.knows_origin(origin) or is_origin_of(origin, host)
+        if b"origin" in headers and (b"origin" in twice or not is_known):
             return create_problem(
                 403, "the request comes from a page of another origin: add it to control.allowed_origins if it is yours"
             )
@@ -207,10 +209,6 @@ class Access:
             return create_problem(403, "this token is one to look with: take the one for changes")
         extra.append((ACCESS_HEADER, right.name.lower().encode()))
         return None
-
-    def _knows_origin(self, headers: dict[bytes, bytes]) -> bool:
-        origin = headers[b"origin"].decode("latin-1")
-        return self._allowed_origins.knows_origin(origin) or is_origin_of(origin, headers[b"host"].decode("latin-1"))
 
     def _find_right(self, scope: Scope, headers: dict[bytes, bytes]) -> Right | None:
         given = headers.get(b"authorization")

@@ -337,14 +337,12 @@ def _partial(part: dict[str, Any]) -> dict[str, Any]:
     """An object of which every member may be left out, or be null for its default."""
     if "properties" not in part:
         return part
-    optional = {name: _optional(member) for name, member in part["properties"].items()}
-    return {key: value for key, value in part.items() if key != "required"} | {"properties": optional}
-
-
-def _optional(member: dict[str, Any]) -> dict[str, Any]:
-    kinds = [_plain(kind) for kind in member.get("anyOf", ()) or [member]]
-    about = {"description": member["description"]} if "description" in member else {}
-    return {**about, "anyOf": [*(kind for kind in kinds if kind != _NULL), _NULL]}
+    properties = {}
+    for name, member in part["properties"].items():
+        kinds = [_plain(kind) for kind in member.get("anyOf", ()) or [member]]
+        about = {"description": member["description"]} if "description" in member else {}
+        properties[name] = {**about, "anyOf": [*(kind for kind in kinds if kind != _NULL), _NULL]}
+    return {key: value for key, value in part.items() if key != "required"} | {"properties": properties}
 
 
 def _plain(kind: dict[str, Any]) -> dict[str, Any]:

@@ -29,14 +29,17 @@ _END_SECONDS: Final = 0.8
 _log: Final = logging.getLogger("riglm.control")
 
 
-class ControlServer:
-    """The server of one listener. Its application is built on the thread, so that imports delay no client."""
+class ControlServer(uvicorn.Server):
+    """The server of one listener. Its application is built on the thread, so that imports delay no client.
+
+    At the end it cuts off what is in flight after a moment.
+    """
 
     def __init__(self, listener: socket.socket, build: Callable[[], ASGIApp]) -> None:
         """`listener` is bound already, and closed at the end."""
         self._listener = listener
         self._build = build
-        self._server = _Server(
+        super().__init__(
             uvicorn.Config(
                 self._create_app,
                 factory=True,
@@ -52,7 +55,7 @@ class ControlServer:
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             )
         )
-        self._thread = threading.Thread(target=self._run, name="riglm-control", daemon=True)
+        self._thread = threading.Thread(target=self._serve_listener, name="riglm-control", daemon=True)
 
     def start(self) -> None:
         """Serve from now on."""
@@ -60,12 +63,12 @@ class ControlServer:
 
     async def stop(self) -> None:
         """End within a second; requests in flight are cut off."""
-        self._server.should_exit = True
+        self.should_exit = True
         await asyncio.to_thread(self._thread.join, _END_SECONDS)
 
-    def _run(self) -> None:
+    def _serve_listener(self) -> None:
         try:
-            self._server.run([self._listener])
+            self.run([self._listener])
         except Exception:  # noqa: BLE001  # the proxy is not to feel it
             _log.exception("the control API ended; riglm goes on without it")
         finally:
@@ -77,10 +80,6 @@ class ControlServer:
         host, port, *_ = self._listener.getsockname()
         _log.info("control API", extra={"url": f"http://{f'[{host}]' if ':' in host else host}:{port}/"})
         return app
-
-
-class _Server(uvicorn.Server):
-    """A server that cuts off what is in flight a moment after it is to end."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait a moment for responses; the event loop cancels what is left."""

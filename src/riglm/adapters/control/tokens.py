@@ -3,7 +3,6 @@
 They are random and long, so that a plain hash reveals nothing.
 """
 
-import contextlib
 import hashlib
 import hmac
 import json
@@ -68,16 +67,17 @@ class TokenFile:
             return None
         except OSError as error:
             problem, fix = f"cannot be read ({error.strerror})", "make it readable for the user of riglm"
-            raise self._unusable(problem, fix) from error
-        except (ValueError, AttributeError, LookupError, TypeError) as error:
-            raise self._unusable("does not hold tokens", "create new ones with `riglm control token --new`") from error
+        except (ValueError, AttributeError, LookupError, TypeError):
+            problem, fix = "does not hold tokens", "create new ones with `riglm control token --new`"
+        raise ConfigurationError(f"the file of the control API's tokens {self.path} {problem} — fix: {fix}")
 
     def stamp(self) -> object:
         """Return a value that differs after each write of the file; None if there is none."""
-        with contextlib.suppress(OSError):
+        try:
             status = self.path.stat()
-            return status.st_ino, status.st_mtime_ns, status.st_size
-        return None
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def write(self, tokens: Mapping[str, str]) -> None:
         """Store the hashes of these tokens.
@@ -100,9 +100,6 @@ class TokenFile:
         except OSError as error:
             fix = "make its directory writable for the user of riglm, or name another in RIGLM_DATA_DIR"
             raise ConfigurationError(failed_write(self.path, error, fix)) from error
-
-    def _unusable(self, problem: str, fix: str) -> ConfigurationError:
-        return ConfigurationError(f"the file of the control API's tokens {self.path} {problem} — fix: {fix}")
 
 
 class Tokens:

@@ -30,30 +30,6 @@ def page(report: Mapping[str, Any], charts: str, licences: Sequence[str]) -> str
 
 
 WIDTH: Final = 720
-_STYLE: Final = """
-text { font: 13px system-ui, sans-serif; fill: #333 }
-.title { font-weight: 600 }
-.small { font-size: 12px; fill: #666 }
-.card { fill: #fff }
-.box { fill: #f3f5f5; stroke: #b5bfbf }
-.grid { stroke: #ddd }
-.arrow { stroke: #78909c; stroke-width: 1.5; fill: none }
-.c0 { fill: #00796b }
-.c1 { fill: #90a4ae }
-.c2 { fill: #c77700 }
-.s0 { stroke: #00796b; stroke-width: 2.5; fill: none }
-.s1 { stroke: #90a4ae; stroke-width: 2.5; fill: none }
-.s2 { stroke: #c77700; stroke-width: 2.5; fill: none }
-@media (prefers-color-scheme: dark) {
-text { fill: #ddd }
-.small { fill: #aaa }
-.card { fill: #1f2430 }
-.box { fill: #2a303d; stroke: #55606e }
-.grid { stroke: #3b424e }
-.c0 { fill: #4db6ac }
-.s0 { stroke: #4db6ac }
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -118,12 +94,6 @@ def picture(height: float, parts: Sequence[str], title: str) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img">'
     definitions = f'<defs>{tip}<path d="M0 0L8 4L0 8z" fill="#78909c"/></marker></defs>'
     card = f'<rect class="card" width="{WIDTH}" height="{height:g}" rx="10"/>'
-    lines_of_file = [
-        head,
-        f"<title>{escape(title, quote=False)}</title>",
-        f"<style>{_STYLE}</style>",
-        definitions,
-        card,
-        *parts,
-    ]
-    return "\n".join([*lines_of_file, "</svg>"]) + "\n"
+    style = Path(__file__).with_name("chart.css").read_text(encoding="utf-8")
+    about = (f"<title>{escape(title, quote=False)}</title>", f"<style>\n{style}</style>")
+    return "\n".join([head, *about, definitions, card, *parts, "</svg>"]) + "\n"

@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -190,17 +190,17 @@ class RedisSessionState(SessionStatePort):
         return number
 
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
-        command: Command = ("SET", self._prefix + key, value, "PX", _ms(seconds))
-        await self._line.say(command, on_loss=lambda: self._backlog.value(key, command))
+        await self._set({key: ("SET", self._prefix + key, value, "PX", _ms(seconds))})
 
     async def drop(self, keys: Sequence[str]) -> None:
-        commands: list[Command] = [("DEL", self._prefix + key) for key in keys]
+        await self._set({key: ("DEL", self._prefix + key) for key in keys})
 
+    async def _set(self, commands: Mapping[str, Command]) -> None:
         def note() -> None:
-            for key, command in zip(keys, commands, strict=True):
+            for key, command in commands.items():
                 self._backlog.value(key, command)
 
-        await self._line.say(*commands, on_loss=note)
+        await self._line.say(*commands.values(), on_loss=note)
 
     async def notify(self, news: bytes) -> None:
         command: Command = ("XADD", self._news, "MAXLEN", "~", _MAX_KEPT, "*", FIELD, news)

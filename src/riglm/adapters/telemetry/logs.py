@@ -80,7 +80,11 @@ class JsonLogs(logging.Handler):
         except Exception:  # noqa: BLE001  # a record that cannot be read must not reach its caller
             self.dropped += 1
         else:
-            self._start_writer()
+            if self._writer is None:
+                writer = threading.Thread(target=self._write_all, name="riglm-logs", daemon=True)
+                with suppress(RuntimeError):  # no thread is allowed now: the next record tries again
+                    writer.start()
+                    self._writer = writer
 
     def close(self) -> None:
         """Write what is left, for at most two seconds."""
@@ -94,19 +98,13 @@ class JsonLogs(logging.Handler):
                 writer.join(_TIMEOUT_S)
         super().close()
 
-    def _start_writer(self) -> None:
-        if self._writer is None:
-            writer = threading.Thread(target=self._write_all, name="riglm-logs", daemon=True)
-            with suppress(RuntimeError):  # no thread is allowed now: the next record tries again
-                writer.start()
-                self._writer = writer
-
     def _write_all(self) -> None:
         told = 0
         while not self._given_up and (record := self._records.get()) is not None:
             if self.dropped > told:
                 count, told = self.dropped - told, self.dropped
-                self._write(_loss(count))
+                lost = f"{count} log records were dropped"
+                self._write(logging.LogRecord("riglm.logs", logging.WARNING, "", 0, lost, (), None))
             self._write(record)
 
     def _write(self, record: logging.LogRecord) -> None:
@@ -177,8 +175,3 @@ class TextFormatter(JsonFormatter):
         time, level = str(fields.pop("timestamp"))[11:19], fields.pop("level")
         fields.pop("logger")
         return " ".join([time, f"{level:7}", event, *(f"{name}={json.dumps(value)}" for name, value in fields.items())])
-
-
-def _loss(count: int) -> logging.LogRecord:
-    words = f"{count} log records were dropped"
-    return logging.LogRecord("riglm.logs", logging.WARNING, "", 0, words, (), None)

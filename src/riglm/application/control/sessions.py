@@ -137,25 +137,17 @@ async def get_prediction(proxy: RunningProxy, session_id: UUID) -> SessionPredic
     Raises:
         NotFoundError: there is no such session.
     """
-    filtering, sessions = proxy.filtering, proxy.services.sessions
+    filtering = proxy.filtering
+    live = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id))
+    found = (live, None, ()) if live else await proxy.store.ask(lambda store: _find_recorded(store, session_id))
+    session, calls, tools = found
 
-    async def explain_live() -> Explanation | None:
-        session = sessions.known(session_id)
-        if session is None:
-            return None
+    async def explain() -> Explanation:
         await filtering.predicting.acquaint(session)
-        return filtering.explain(session)
+        past = None if calls is None else _past_state(calls, filtering.rules.turn_pause)
+        return filtering.explain(session, past, tools)
 
-    explanation = await proxy.loop.ask(explain_live)
-    if explanation is None:
-        session, calls, tools = await proxy.store.ask(lambda store: _find_recorded(store, session_id))
-
-        async def explain_recorded() -> Explanation:
-            await filtering.predicting.acquaint(session)
-            return filtering.explain(session, _past_state(calls, filtering.rules.turn_pause), tools)
-
-        explanation = await proxy.loop.ask(explain_recorded)
-    return explanation.to_prediction()
+    return (await proxy.loop.ask(explain)).to_prediction()
 
 
 def _past_state(calls: Sequence[ToolInvocation], turn_pause: float) -> SessionState:
@@ -170,7 +162,9 @@ def _past_state(calls: Sequence[ToolInvocation], turn_pause: float) -> SessionSt
     return state
 
 
-def _find_recorded(store: AnalyticsPort, session_id: UUID) -> tuple[Session, Sequence[ToolInvocation], tuple[str, ...]]:
+def _find_recorded(
+    store: AnalyticsPort, session_id: UUID
+) -> tuple[Session, Sequence[ToolInvocation] | None, tuple[str, ...]]:
     """Return a session, its latest calls, and the tools of its last list."""
     summary = store.find_session(session_id)
     if summary is None:
