@@ -8,8 +8,7 @@ BLOCKED = ("opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "pytest", "
 
 NEEDS_EXTRA = {
     "riglm.adapters.analytics.postgresql",
-    "riglm.adapters.state.redis_connection",
-    "riglm.adapters.state",
+    "riglm.adapters.state",  # with its module
     "riglm.adapters.telemetry.tracing",
     "riglm.testing.embedder",
     "riglm.testing.predictor",
