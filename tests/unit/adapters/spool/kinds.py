@@ -21,7 +21,8 @@ PLAIN = {
     bytes: st.binary(max_size=8),
     UUID: st.uuids(),
     NoneType: st.none(),
-    np.ndarray: st.lists(st.floats(width=32, allow_nan=False), max_size=8).map(lambda row: np.array(row, np.float32)),
+    # a vector, whose type only type checkers know
+    Any: st.lists(st.floats(width=32, allow_nan=False), max_size=8).map(lambda row: np.array(row, np.float32)),
 }
 TRANSIENT = {"reserved"}
 
@@ -38,7 +39,7 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
     if origin is Literal:
         return st.sampled_from(arguments)
     if is_dataclass(hint):
-        hints = get_type_hints(hint, localns={"Vector": np.ndarray})
+        hints = get_type_hints(hint)
         names = [each.name for each in fields(hint) if each.init and each.name not in TRANSIENT]
         return st.builds(hint, **{name: strategy(hints[name]) for name in names})
     return st.sampled_from(hint) if issubclass(hint, Enum) else PLAIN[hint]
