@@ -121,7 +121,8 @@ def _client_of(session: Session | TokenUsage) -> str:
 
 
 def _subjects_of(session: Session | TokenUsage, hashed: Mapping[str, str]) -> list[tuple[ErasureScope, str]]:
-    clients = (session.client_id, hashed[_client_of(session)])
+    name = _client_of(session)
+    clients = (session.client_id, hashed[name], name)  # the name itself is what an earlier riglm noted
     return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
 
 
