@@ -42,15 +42,6 @@ async def test_params_of_a_call_arrive_byte_for_byte(actors: Stage, route: Route
     assert [entry.parts["params"] for entry in log.received("tools/call")] == [exchange.params]
 
 
-@routes(CROSSED)
-async def test_arguments_come_back_byte_for_byte_in_a_result(actors: Stage, route: Route):
-    async with actors.client(route) as client:
-        reply = await client.call("echo", ODD)
-    assert text.at_path(reply.result, "structuredContent") == ODD
-    assert reply.words.encode("latin-1") == ODD
-    assert text.at_path(reply.result, "vendor") == ODD_NUMBERS
-
-
 @routes(EVERY)
 async def test_results_arrive_byte_for_byte(actors: Stage, route: Route):
     async with actors.client(route) as client:

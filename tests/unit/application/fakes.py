@@ -14,8 +14,8 @@ from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import SessionClosed
-from riglm.ports.downstream import ClientChannel, ClientResponseSink
-from riglm.ports.upstream import UpstreamLink, UpstreamPort
+from riglm.ports.downstream import NO_HEADERS, ClientChannel, ClientResponseSink
+from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink, UpstreamPort
 from tests.waiting import WAIT_SECONDS
 
 
@@ -173,6 +173,10 @@ class Asked:
     def method(self):
         return self.message.method
 
+    @property
+    def line(self):
+        return self.message.line
+
     def result(self, raw=b"{}"):
         self.reply.replied(jsonrpc.result(self.message.id, raw))
 
@@ -182,8 +186,14 @@ class Asked:
     def dies(self, words="died"):
         self.reply.failed(ErrorKind.UNAVAILABLE, words)
 
+    def refused(self, raw):
+        self.reply.replied(jsonrpc.decode(b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (self.message.id, raw)))
+
     def says(self, line):
         self.reply.related(jsonrpc.decode(line))
+
+    def notifies(self, method, params):
+        self.reply.related(jsonrpc.notification(method, params))
 
 
 class Link(Watched, UpstreamLink):
@@ -238,6 +248,10 @@ class Link(Watched, UpstreamLink):
     def methods(self):
         return [asked.method for asked in self.asked]
 
+    @property
+    def lines(self):
+        return [asked.line for asked in self.asked]
+
     async def next(self, method, count=1):
         """The request of this method, or the so-manieth of them, as soon as it is there."""
         await self.until(lambda: len(self.of(method)) >= count)
@@ -280,6 +294,39 @@ class Server(UpstreamPort):
 
     async def close(self):
         self.closed += 1
+
+
+class Client(OutboundRequest, ServerMessageHandler):
+    """Keeps what one request got, and what came of the upstream's own accord."""
+
+    headers = NO_HEADERS
+    resumable = False
+
+    def __init__(self, message=None):
+        self.message = message
+        self.got = []
+        self.outcome = None
+
+    def related(self, message, event=None):
+        self.got.append((message.line, event) if event else message.line)
+
+    def primed(self, event):
+        self.got.append(event)
+
+    def replied(self, message, status=200, event=None):
+        assert self.outcome is None
+        assert status == 200
+        self.outcome = message.line
+
+    def failed(self, kind, words):
+        assert self.outcome is None
+        self.outcome = (kind, words)
+
+    def interrupted(self):
+        self.got.append("interrupted")
+
+    def unsolicited(self, link, message, event=None):
+        self.got.append(message.line)
 
 
 def listed(member, key, *names, **more):

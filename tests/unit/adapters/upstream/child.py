@@ -1,4 +1,4 @@
-"""A server on pipes that does as it is asked: `python child.py [stubborn] [deaf] [modern] [frail] [mute] …`."""
+"""A server on pipes that does as it is asked: `python child.py [deaf] [modern] [frail] [mute] …`."""
 
 import json
 import os
@@ -28,7 +28,6 @@ def long_line(form: str, size: int, identifier: object) -> bytes:
     return {
         "id first": b'{"jsonrpc":"2.0","id":%b,"result":{"text":%b,"id":0}}' % (raw_id, filler),
         "id last": b'{"result":{"id":0,"text":%b},"jsonrpc":"2.0","id":%b}' % (filler, raw_id),
-        "id between": b'{"result":{"text":%b},"id":%b,"vendor":{"text":%b}}' % (filler, raw_id, filler),
         "notification": b'{"jsonrpc":"2.0","method":"notifications/message","params":{"text":%b}}' % filler,
     }[form]
 
@@ -61,28 +60,8 @@ def answer_and_die(identifier: object, params: dict[str, Any], modes: set[str]) 
     os._exit(0)
 
 
-def die_in_the_middle(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
-    say(b'{"jsonrpc":"2.0","id":%d,"result":"no newline"}' % identifier)
-    os._exit(0)
-
-
-def die_in_half_an_answer(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
-    say(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[' % identifier)
-    os._exit(0)
-
-
-def raw(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
-    say(bytes.fromhex(params["hex"]))
-
-
 def long(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
     say(long_line(params["form"], params["size"], identifier) + b"\n")
-
-
-def warn(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
-    sys.stderr.write("x" * params["size"] + "\nend\n")
-    sys.stderr.flush()
-    answer(identifier, "complained")
 
 
 def close_output(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
@@ -114,10 +93,6 @@ def discover(identifier: object, params: dict[str, Any], modes: set[str]) -> Non
         modes.add("muted")
 
 
-def hang(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
-    pass
-
-
 def notify(identifier: object, params: dict[str, Any], modes: set[str]) -> None:
     answer(identifier, heard)
 
@@ -130,16 +105,11 @@ METHODS = {
     "die": die,
     "kill": kill,
     "answer and die": answer_and_die,
-    "die in the middle": die_in_the_middle,
-    "die in half an answer": die_in_half_an_answer,
-    "raw": raw,
     "long": long,
-    "complain": warn,
     "close output": close_output,
     "close input": close_input,
     "spawn": spawn,
     "server/discover": discover,
-    "hang": hang,
     "tell": notify,
 }
 
@@ -158,8 +128,6 @@ def serve(line: bytes, modes: set[str]) -> None:
 
 def main() -> None:
     modes = set(sys.argv[1:])
-    if "stubborn" in modes:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "deaf" in modes:
         say(b'{"method":"not listening"}\n')
         time.sleep(120)
@@ -167,8 +135,6 @@ def main() -> None:
         if "stillborn" in modes:
             complain_and_exit(4)
         serve(line, modes)
-    if "stubborn" in modes:
-        time.sleep(120)
 
 
 if __name__ == "__main__":

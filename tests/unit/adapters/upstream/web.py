@@ -61,7 +61,6 @@ class WebServer:
         self.session = b"s1"
         self.version = "2025-11-25"
         self.on_get: Callable[[Caller, Request], Awaitable[None]] | None = None
-        self.on_delete: Callable[[Caller, Request], Awaitable[None]] | None = None
         self.gets: list[Request] = []
         self.deletes: list[Request] = []
         self.refuse_delete = False
@@ -88,9 +87,6 @@ class WebServer:
                     await self.on_get(caller, request)
             elif verb == "DELETE":
                 self.deletes.append(request)
-                if self.on_delete is not None:
-                    await self.on_delete(caller, request)
-                    continue
                 if self.refuse_delete:
                     await caller.hang_up()
                 await caller.say(reply(b""))

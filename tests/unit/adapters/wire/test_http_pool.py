@@ -96,7 +96,7 @@ async def test_a_connection_closed_by_the_server_while_idle_is_not_used_again() 
             assert not route.pool._idle
 
 
-async def test_a_thousand_requests_keep_their_own_answers() -> None:
+async def test_many_requests_keep_their_own_answers() -> None:
     rng = random.Random(11)
 
     async def script(caller: Caller) -> None:
@@ -122,7 +122,7 @@ async def test_a_thousand_requests_keep_their_own_answers() -> None:
 
     async def one_client(number: int) -> tuple[int, int]:
         right = failed = 0
-        for turn in range(20):
+        for turn in range(10):
             nonce = b"%d-%d" % (number, turn)
             answer, exchange = post(client, server.target, nonce)
             if rng.randrange(20) == 0:
@@ -140,9 +140,9 @@ async def test_a_thousand_requests_keep_their_own_answers() -> None:
         return right, failed
 
     async with serving(script) as server, client_for() as client:
-        outcomes = await asyncio.gather(*(one_client(number) for number in range(50)))
-        assert sum(right + failed for right, failed in outcomes) == 1_000
-        assert sum(right for right, _ in outcomes) > 700
+        outcomes = await asyncio.gather(*(one_client(number) for number in range(30)))
+        assert sum(right + failed for right, failed in outcomes) == 300
+        assert sum(right for right, _ in outcomes) > 200
 
 
 async def test_closing_the_client_fails_what_is_under_way_and_leaves_nothing_open() -> None:

@@ -5,7 +5,7 @@ import pytest
 from riglm.application.connections.bridge import BridgeLink
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from tests.unit.application.scripted_link import Client, Upstream
+from tests.unit.application.fakes import Client, Server
 
 ENVELOPE = (
     b'"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -26,8 +26,8 @@ class Stage:
     """A bridge between a client and an upstream."""
 
     def __init__(self):
-        self.upstream = Upstream()
-        self.far = self.upstream.modern
+        self.upstream = Server("far")
+        self.far = self.upstream.stateless(None)
         self.message_handler = Client()
         self.bridge = BridgeLink(self.upstream, self.message_handler)
 
@@ -121,12 +121,12 @@ async def test_only_what_the_modern_era_may_know_is_sent_on(stage, line, sent):
 async def test_a_round_with_nothing_but_a_state_is_repeated_a_little_later(stage):
     client = stage.call()
     stage.far.asked[0].result(wants(state=b'"s1"'))
-    again = await stage.far.until(2)
+    again = await stage.far.next("tools/call", 2)
     assert again.line == called(message_id=b'"riglm-retry-1"', more=b',"requestState":"s1"')
     again.result(wants(state=b'"s2"'))
-    again = await stage.far.until(3)
+    again = await stage.far.next("tools/call", 3)
     assert again.line == called(message_id=b'"riglm-retry-2"', more=b',"requestState":"s2"')
-    again.error(b'{"code":1,"message":"no"}')
+    again.refused(b'{"code":1,"message":"no"}')
     assert client.got == []
     assert client.outcome == b'{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"no"}}'
 

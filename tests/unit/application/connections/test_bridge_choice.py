@@ -7,8 +7,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
-from tests.unit.application.fakes import Channel, World
-from tests.unit.application.scripted_link import Client, Upstream
+from tests.unit.application.fakes import Channel, Client, Server, World
 
 INITIALIZE = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}'
@@ -26,7 +25,7 @@ class Stage(World):
 
     def __init__(self, **eras):
         super().__init__()
-        self.upstream = Upstream(**eras)
+        self.upstream = Server("far", **eras)
         self.conversation = self.converse()
 
     def converse(self):
@@ -39,18 +38,18 @@ class Stage(World):
 
     @property
     def near(self):
-        return self.upstream.connections[-1]
+        return self.upstream.links[-1]
 
     @property
     def far(self):
-        return self.upstream.modern
+        return self.upstream.stateless(None)
 
 
 async def test_an_error_of_an_upstream_that_is_not_modern_passes():
     stage = Stage()
     sink = stage.open()
-    stage.near.asked[0].error(b'{"code":-32602,"message":"n\\u006f","data":{"n":1.0}}')
-    stage.far.asked[0].error(b'{"code":-32601,"message":"Method not found"}')
+    stage.near.asked[0].refused(b'{"code":-32602,"message":"n\\u006f","data":{"n":1.0}}')
+    stage.far.asked[0].refused(b'{"code":-32601,"message":"Method not found"}')
     assert sink.outcome == b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"n\\u006f","data":{"n":1.0}}}'
     assert not stage.near.closed
 
@@ -76,7 +75,7 @@ async def test_an_answer_that_is_no_message_is_a_reason_to_look_for_the_modern_e
 async def test_a_probe_that_gets_no_answer_leaves_the_question_open():
     stage = Stage()
     sink = stage.open()
-    stage.near.asked[0].error(UNSUPPORTED)
+    stage.near.asked[0].refused(UNSUPPORTED)
     stage.far.asked[0].reply.failed(ErrorKind.TIMEOUT, "silent")
     assert sink.outcome == b'{"jsonrpc":"2.0","id":1,"error":%b}' % UNSUPPORTED
     assert stage.upstream.eras == {}
@@ -85,16 +84,16 @@ async def test_a_probe_that_gets_no_answer_leaves_the_question_open():
 async def test_a_refusal_for_another_reason_does_not_send_the_next_client_over_the_bridge():
     stage = Stage(modern=True)
     stage.open()
-    stage.near.asked[0].error(b'{"code":-32602,"message":"no"}')
+    stage.near.asked[0].refused(b'{"code":-32602,"message":"no"}')
     stage.converse()
-    assert len(stage.upstream.connections) == 2
+    assert len(stage.upstream.links) == 2
 
 
 async def test_when_the_bridge_is_refused_the_next_client_tries_the_handshake_again():
     stage = Stage(handshake=False)
     sink = stage.open()
-    assert stage.upstream.connections == []
-    stage.far.asked[0].error(b'{"code":-32601,"message":"no"}')
+    assert stage.upstream.links == []
+    stage.far.asked[0].refused(b'{"code":-32601,"message":"no"}')
     assert sink.outcome == b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}'
     stage.converse()
-    assert len(stage.upstream.connections) == 1
+    assert len(stage.upstream.links) == 1

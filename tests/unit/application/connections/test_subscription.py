@@ -5,7 +5,7 @@ import pytest
 from riglm.application.connections.subscription import Subscription
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from tests.unit.application.scripted_link import Client, Link
+from tests.unit.application.fakes import Client, Server
 
 ALL = b'{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true}}'
 LISTS = b'"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true'
@@ -17,7 +17,7 @@ class Stage:
     """A subscription between a client and a link."""
 
     def __init__(self, capabilities=ALL, **times):
-        self.far = Link()
+        self.far = Server("far").stateless(None)
         self.heard = []
         self.subscription = Subscription(
             self.far,
@@ -34,7 +34,7 @@ class Stage:
 
     def acknowledge(self, index=-1, uris=b'["note://a"]'):
         params = b'{"notifications":{"resourceSubscriptions":%b},"_meta":{}}' % uris
-        self.far.asked[index].says(ACKNOWLEDGED, params)
+        self.far.asked[index].notifies(ACKNOWLEDGED, params)
 
 
 def listen(number, wanted):
@@ -55,7 +55,7 @@ async def test_no_more_is_listened_when_the_client_listens_no_more():
     stage.subscription.listen(listening=True)
     stage.subscription.listen(listening=False)
     assert stage.far.cancelled == [(b'"riglm-listen-1"', None)]
-    stage.far.asked[0].says("notifications/tools/list_changed", b"{}")
+    stage.far.asked[0].notifies("notifications/tools/list_changed", b"{}")
     assert stage.heard == []
     assert len(stage.far.asked) == 1
 
@@ -66,10 +66,10 @@ async def test_the_old_listen_lasts_until_the_new_one_is_acknowledged():
     stage.acknowledge()
     client = stage.subscribe()
     assert stage.far.lines[1:] == [listen(2, LISTS + b',"resourceSubscriptions":["note://\\u0061"]')]
-    stage.far.asked[0].says("notifications/vendor/old", b"{}")
+    stage.far.asked[0].notifies("notifications/vendor/old", b"{}")
     assert stage.far.cancelled == []
     stage.acknowledge()
-    stage.far.asked[0].says("notifications/vendor/too late", b"{}")
+    stage.far.asked[0].notifies("notifications/vendor/too late", b"{}")
     assert stage.far.cancelled == [(b'"riglm-listen-1"', None)]
     assert stage.heard == [b'{"jsonrpc":"2.0","method":"notifications/vendor/old","params":{}}']
     assert client.outcome == GRANTED
@@ -130,7 +130,7 @@ async def test_the_upstream_s_refusal_to_listen_is_the_answer_and_is_not_repeate
     stage = Stage(delay=0.0)
     client = stage.subscribe()
     waiting = stage.subscribe(b'"b"')
-    stage.far.asked[0].error(b'{"code":-32601,"message":"n\\u006f","data":1.0}')
+    stage.far.asked[0].refused(b'{"code":-32601,"message":"n\\u006f","data":1.0}')
     refusal = b'{"jsonrpc":"2.0","id":"s","error":{"code":-32601,"message":"n\\u006f","data":1.0}}'
     assert (client.outcome, waiting.outcome) == (refusal, refusal)
     again = stage.subscribe()
@@ -147,7 +147,7 @@ async def test_a_listen_that_breaks_is_opened_again_and_what_was_missed_is_told(
     stage.subscribe()
     stage.acknowledge()
     stage.far.asked[1].reply.failed(ErrorKind.UNAVAILABLE, "gone")
-    again = await stage.far.until(3)
+    again = await stage.far.next("subscriptions/listen", 3)
     wanted = b'"toolsListChanged":true,"resourceSubscriptions":["note://\\u0061"]'
     assert again.line == listen(3, wanted)
     assert stage.heard == []
@@ -164,7 +164,7 @@ async def test_a_listen_that_the_upstream_ends_is_opened_again(result):
     stage.subscription.listen(listening=True)
     stage.acknowledge()
     stage.far.asked[0].result(result)
-    assert (await stage.far.until(2)).line == listen(2, LISTS)
+    assert (await stage.far.next("subscriptions/listen", 2)).line == listen(2, LISTS)
 
 
 @pytest.mark.parametrize("kind", [ErrorKind.UNAVAILABLE, ErrorKind.TIMEOUT])
@@ -175,8 +175,8 @@ async def test_a_wish_that_cannot_be_carried_is_answered_so_and_forgotten(kind):
     client = stage.subscribe()
     stage.far.asked[1].reply.failed(kind, "gone")
     assert client.outcome == (kind, "gone")
-    stage.far.asked[1].says("notifications/vendor/too late", b"{}")
-    stage.far.asked[0].says("notifications/vendor/still", b"{}")
+    stage.far.asked[1].notifies("notifications/vendor/too late", b"{}")
+    stage.far.asked[0].notifies("notifications/vendor/still", b"{}")
     assert stage.heard == [b'{"jsonrpc":"2.0","method":"notifications/vendor/still","params":{}}']
     stage.subscription.listen(listening=False)
     assert stage.far.cancelled == [(b'"riglm-listen-1"', None)]
@@ -186,7 +186,7 @@ async def test_an_upstream_that_does_not_acknowledge_is_given_up_and_asked_again
     stage = Stage(timeout_seconds=0.01, delay=0.0)
     client = stage.subscribe()
     stage.subscription.listen(listening=True)
-    again = await stage.far.until(2)
+    again = await stage.far.next("subscriptions/listen", 2)
     assert client.outcome == (ErrorKind.TIMEOUT, "upstream 'far' did not acknowledge a subscription within 0.01 s")
     assert stage.far.cancelled[0] == (b'"riglm-listen-1"', None)
     assert again.line == listen(2, LISTS)

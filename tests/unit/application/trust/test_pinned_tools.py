@@ -13,7 +13,7 @@ from riglm.application.worker import Worker
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.tool_pin import ToolChange
-from tests.unit.application.scripted_link import Link
+from tests.unit.application.fakes import Server
 
 ASKED = jsonrpc.request(b"1", "tools/list")
 
@@ -57,7 +57,7 @@ def _patient(monkeypatch):
 
 @pytest.fixture
 def link():
-    return Link()
+    return Server("far").stateless(None)
 
 
 class Recorded:

@@ -56,7 +56,7 @@ def ranks(scores) -> list[int]:
 
 
 @given(st.lists(learned, max_size=25), st.lists(st.tuples(st.integers(0, 25), rejected), min_size=1, max_size=10))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_negative_feedback_raises_neither_a_tool_nor_a_context(events, feedback):
     with_feedback = list(events)
     for place, what in feedback:
