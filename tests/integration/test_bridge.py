@@ -13,9 +13,11 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from tests.interaction.stage import Stage
 from tests.waiting import WAIT_SECONDS
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::mcp.shared.exceptions.MCPDeprecationWarning"  # what the SDK warns of is what the handshake era is made of
-)
+pytestmark = [
+    pytest.mark.usefixtures("riglm_is_forked"),
+    # what the SDK warns of is what the handshake era is made of
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
 MODERN = ("--eras", "modern")
 ROUTES = [("stdio", "http"), ("http", "stdio")]
 QUESTIONS = {

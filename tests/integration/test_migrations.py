@@ -163,7 +163,11 @@ def fill(url, revision):
     return session
 
 
-@pytest.mark.parametrize("revision", ALL[:-1])
+@pytest.mark.parametrize(
+    ("url", "revision"),
+    [*(("sqlite", each) for each in ALL[:-1]), *(("postgresql", each) for each in ("0001", "0006", "0012"))],
+    indirect=["url"],
+)
 def test_a_store_of_an_earlier_schema_keeps_its_rows_and_is_used_as_any_other(url, revision):
     migrate(url, revision)
     session = fill(url, revision)

@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from riglm.ports.analytics import Record
 from tests.integration.controlled import Controlled, controlled
 from tests.integration.packages import package
 from tests.records import a_session, an_exposure, an_invocation
 
+pytestmark = pytest.mark.timeout(300)
 SERVERS: Final = ("files", "issues", "mails", "pages")
 OWN_NAMES: Final = tuple(
     f"{verb}_{part}" for verb in ("get", "put", "find", "drop") for part in ("one", "all", "old", "new")
