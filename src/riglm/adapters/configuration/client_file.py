@@ -50,9 +50,7 @@ def take_servers(draft: "Draft", file: Path, environment: Mapping[str, str]) -> 
     found = document.read(file)
     shapes = [key for key in _KEYS if isinstance(found.values.get(key), dict)]
     if not shapes:
-        raise refusal(
-            ConfigProblem(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')
-        )
+        raise refusal(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')
     key = next((key for key in shapes if found.values[key]), shapes[0])
     draft.warnings += map(str, found.problems)
     servers = {name: server for name, server in found.values[key].items() if not _is_off(server)}
@@ -60,7 +58,7 @@ def take_servers(draft: "Draft", file: Path, environment: Mapping[str, str]) -> 
         what, fix = "it lists no servers", f'give it "{key}": {{"NAME": {{...}}}}'
         if found.values[key]:
             what, fix = "all servers of the file are disabled", "enable one, or name another file"
-        raise refusal(ConfigProblem(found.source, key, what, fix))
+        raise refusal(found.source, key, what, fix)
     names = names_behind(servers)
     for name, server in servers.items():
         expansion = Expansion(found.source, environment, of_client=True)

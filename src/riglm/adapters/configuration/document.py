@@ -37,9 +37,7 @@ def read(file: Path) -> Document:
     if values is None:
         values = {}
     if not isinstance(values, dict):
-        raise refusal(
-            ConfigProblem(source, "", "the file does not hold keys with values", "write `key: value` at the top")
-        )
+        raise refusal(source, "", "the file does not hold keys with values", "write `key: value` at the top")
     return Document(source, values, tuple(problems))
 
 
@@ -48,18 +46,15 @@ def _text(file: Path, source: str) -> str:
         with file.open("rb") as opened:
             raw = opened.read(_MAX_FILE + 1)
         if len(raw) > _MAX_FILE:
-            raise refusal(ConfigProblem(source, "", "the file is larger than 4 MiB", "name the right file"))
+            raise refusal(source, "", "the file is larger than 4 MiB", "name the right file")
         return raw.decode("utf-8-sig")
     except FileNotFoundError:
-        raise refusal(ConfigProblem(source, "", "there is no such file", "create it, or name another")) from None
+        raise refusal(source, "", "there is no such file", "create it, or name another") from None
     except OSError as error:
-        raise refusal(
-            ConfigProblem(source, "", f"the file cannot be read ({error.strerror})", "name a file that you may read")
-        ) from None
+        what = f"the file cannot be read ({error.strerror})"
+        raise refusal(source, "", what, "name a file that you may read") from None
     except UnicodeDecodeError as error:
-        raise refusal(
-            ConfigProblem(source, f"byte {error.start}", "the file is not UTF-8", "save it as UTF-8")
-        ) from None
+        raise refusal(source, f"byte {error.start}", "the file is not UTF-8", "save it as UTF-8") from None
 
 
 def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
@@ -74,7 +69,7 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
             counts: dict[int, int] = {}
             if _expanded(node, counts) > len(counts) + _MAX_REPEATED:
                 words = f"aliases repeat more than {_MAX_REPEATED:,} values"
-                raise refusal(ConfigProblem(source, "", words, "replace the aliases by their values"))
+                raise refusal(source, "", words, "replace the aliases by their values")
             return super().construct_document(node)
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -92,13 +87,11 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise refusal(
-            ConfigProblem(source, place, f"this is not YAML ({error.problem})", "mind the indentation and the quotes")
-        ) from None
+        what = f"this is not YAML ({error.problem})"
+        raise refusal(source, place, what, "mind the indentation and the quotes") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise refusal(
-            ConfigProblem(source, "", f"this is not YAML ({type(error).__name__})", "mind unusual characters and depth")
-        ) from None
+        what = f"this is not YAML ({type(error).__name__})"
+        raise refusal(source, "", what, "mind unusual characters and depth") from None
 
 
 def _expanded(node: "yaml.Node", counts: dict[int, int]) -> int:
@@ -117,12 +110,11 @@ def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
         values = json.loads(plain)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise refusal(
-            ConfigProblem(source, place, f"this is not JSON ({error.msg})", "mind the commas, quotes and brackets")
-        ) from None
+        what = f"this is not JSON ({error.msg})"
+        raise refusal(source, place, what, "mind the commas, quotes and brackets") from None
     except (ValueError, RecursionError) as error:
         what = f"this is not JSON that riglm reads ({type(error).__name__})"
-        raise refusal(ConfigProblem(source, "", what, "mind long numbers and depth")) from None
+        raise refusal(source, "", what, "mind long numbers and depth") from None
     return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
 
 

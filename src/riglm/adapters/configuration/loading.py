@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from riglm.adapters.configuration.expansion import PREFIX, Expansion, read_variables
 from riglm.adapters.configuration.locations import default_store
-from riglm.domain.schemas.problems import ConfigProblem, IndexedKeyPath, dotted, holds_text, refusal, refuse_any
+from riglm.domain.schemas.problems import ConfigProblem, IndexedKeyPath, dotted, holds_text, problems_in, refuse_any
 from riglm.domain.schemas.settings import LEFT_OUT, Settings
 
 if TYPE_CHECKING:
@@ -44,11 +44,6 @@ class Draft:
             for key, item in value.items():
                 self.set((*path, str(key)), item, origin)
 
-    def take_down(self, expansion: Expansion) -> None:
-        """Note what was wrong with variables, and what they put into values that may be any text."""
-        self.problems += expansion.problems
-        self.take_variables(expansion)
-
     def take_variables(self, expansion: Expansion) -> None:
         """Note what variables put into values that may be any text."""
         for path, values in expansion.found.items():
@@ -69,11 +64,6 @@ class Draft:
         if not servers:
             self.values.pop("mcpServers", None)
         self.origins = {path: each for path, each in self.origins.items() if path[:2] != ("mcpServers", name)}
-
-    def holds(self, section: str, key: str) -> bool:
-        """Whether a section has a key; a section that is none counts as having it."""
-        values = self.values.get(section, {})
-        return not isinstance(values, dict) or key in values
 
     def _hold(self, path: IndexedKeyPath, value: Any) -> None:
         here = self.values
@@ -141,10 +131,14 @@ def load(
         from riglm.adapters.configuration.client_file import leave_out_unusable
 
         leave_out_unusable(draft)
-    draft.warnings += _take_inner_voice(draft, environment, options)
+    if any(name.startswith("SURR_") for name in environment):
+        from riglm.adapters.configuration import inner_voice
+
+        draft.warnings += inner_voice.take(draft, environment, always=options.about_knowledge)
     for name, path, value in options.values:
         draft.set(path, value, name)
-    if not draft.holds("storage", "path") and not draft.holds("storage", "url"):
+    storage = draft.values.get("storage", {})
+    if isinstance(storage, dict) and not storage.keys() & {"path", "url"}:
         draft.set(("storage", "path"), default_store(environment), "default")
     settings = _validated(draft, str(file) if file else FILE_NAME)
     draft.warnings += _floor_warnings(settings, draft)
@@ -157,9 +151,8 @@ def _floor_warnings(settings: Settings, draft: Draft) -> list[str]:
         return []
     origin = draft.origins.get(("knowledge", "min_floor"), "")
     name = origin if origin.startswith("SURR_") else "knowledge.min_floor"
-    return [
-        f"{name}: {min_floor:g} is above knowledge.floor ({floor:g}) and has no effect — fix: raise knowledge.floor"
-    ]
+    what = f"{min_floor:g} is above knowledge.floor ({floor:g}) and has no effect"
+    return [f"{name}: {what} — fix: raise knowledge.floor"]
 
 
 def set_values(options: Options, *, environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -221,8 +214,8 @@ def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options
     ignored = () if options.with_servers else _SERVERS
     values = {key: value for key, value in found.values.items() if key not in ignored}
     draft.set((), expansion(values), found.source)
-    draft.take_down(expansion)
-    draft.problems += found.problems
+    draft.take_variables(expansion)
+    draft.problems += [*expansion.problems, *found.problems]
 
 
 def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options, file: Path | None) -> None:
@@ -234,14 +227,6 @@ def _take_environment(draft: Draft, environment: Mapping[str, str], options: Opt
         elif options.with_servers or found[1][0] not in _SERVERS:
             name, path, value = found
             draft.set(path, value, name)
-
-
-def _take_inner_voice(draft: Draft, environment: Mapping[str, str], options: Options) -> list[str]:
-    if not any(name.startswith("SURR_") for name in environment):
-        return []
-    from riglm.adapters.configuration import inner_voice
-
-    return inner_voice.take(draft, environment, always=options.about_knowledge)
 
 
 def _mentioned(variable: str, options: Options, file: Path | None) -> bool:
@@ -289,14 +274,9 @@ def _validated(draft: Draft, default_origin: str) -> Settings:
     try:
         settings = Settings.model_validate(draft.values, context={LEFT_OUT: draft.left_out})
     except ValidationError as error:
-        from riglm.domain.schemas.problems import problems_in
-
-        told = {(problem.source, problem.path) for problem in draft.problems if problem.path}
-        more = [
-            found
-            for found in problems_in(error, draft.origins, default_origin)
-            if (found.source, found.path) not in told  # what a variable left unset made of a value is no second problem
-        ]
-        raise refusal(*draft.problems, *more) from None
+        known = {(problem.source, problem.path) for problem in draft.problems if problem.path}
+        found = problems_in(error, draft.origins, default_origin)
+        # What a variable left unset made of a value is no second problem.
+        draft.problems += [each for each in found if (each.source, each.path) not in known]
     refuse_any(draft.problems)
     return settings.aware_of(draft.from_variables)

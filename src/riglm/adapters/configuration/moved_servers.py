@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from riglm.adapters.configuration.expansion import Expansion
 from riglm.adapters.configuration.loading import Configuration
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.problems import ConfigProblem, refusal
+from riglm.domain.schemas.problems import problems_in, refusal
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.settings import Settings
 
@@ -29,9 +29,9 @@ def read_servers(file: Path, content: bytes | None) -> dict[str, Any]:
     try:
         values = {} if content is None else yaml.safe_load(content.decode("utf-8-sig")) or {}
     except (UnicodeDecodeError, yaml.YAMLError):
-        raise refusal(ConfigProblem(str(file), "", "this is not YAML", "correct it")) from None
+        raise refusal(str(file), "", "this is not YAML", "correct it") from None
     if not isinstance(values, dict) or "upstream" in values:
-        raise refusal(ConfigProblem(str(file), "", "it holds no `mcpServers`", "rename it, and run this again"))
+        raise refusal(str(file), "", "it holds no `mcpServers`", "rename it, and run this again")
     servers = values.get(_SERVERS) or {}
     return servers if isinstance(servers, dict) else {}
 
@@ -45,7 +45,6 @@ def load_server(
         ConfigurationError: riglm would not start with it; the message is the reason only.
     """
     from riglm.adapters.configuration.presence import require_upstreams
-    from riglm.domain.schemas.problems import problems_in
 
     expansion = Expansion(name, environment)
     values = expansion({_SERVERS: {name: dict(definition)}})
@@ -86,14 +85,9 @@ def add_servers(content: bytes | None, servers: Mapping[str, Mapping[str, Any]],
     except yaml.YAMLError:
         is_right = False
     if not is_right:
-        raise refusal(
-            ConfigProblem(
-                "riglm's configuration",
-                "",
-                f"it was edited so that riglm cannot add {', '.join(added)} to it",
-                f"write `{_SERVERS}:` there in a separate line, with the servers indented below it",
-            )
-        )
+        what = f"it was edited so that riglm cannot add {', '.join(added)} to it"
+        fix = f"write `{_SERVERS}:` there in a separate line, with the servers indented below it"
+        raise refusal("riglm's configuration", "", what, fix)
     return content[: len(content) - len(text.encode())] + new.encode()
 
 

@@ -31,7 +31,7 @@ def require_upstreams(
     specs = [started_in(directory, spec) for spec in settings.upstream_specs()]
     if not specs:
         fix = "run `riglm run -- COMMAND` or `riglm run --url URL`, or name servers in riglm.yaml under mcpServers"
-        raise refusal(ConfigProblem("command line", "", "there is no server to proxy", fix))
+        raise refusal("command line", "", "there is no server to proxy", fix)
     missing = [missing_parts(spec, configuration, environment) for spec in specs]
     if every or all(missing):
         refuse_any(problem for problems in missing for problem in problems)
@@ -77,7 +77,7 @@ def require_store_file(configuration: Configuration, file: Path, is_ours: Callab
         what, fix = f"{str(file)!r} cannot be used: {error}", "name another file"
     if what:
         path = ("storage", "path")
-        raise refusal(ConfigProblem(origin_of(path, configuration.origins, "default"), dotted(path), what, fix))
+        raise refusal(origin_of(path, configuration.origins, "default"), dotted(path), what, fix)
 
 
 def require_all(*checks: Callable[[], object]) -> None:
@@ -103,7 +103,7 @@ def _require_named(
     close = get_close_matches(name, known, n=1)
     fix = f"did you mean {close[0]}?" if close else f"one of {', '.join(known)}"
     source = origin_of(path, configuration.origins, "default")
-    raise refusal(ConfigProblem(source, dotted(path), f"no {what} is called {name!r}", fix))
+    raise refusal(source, dotted(path), f"no {what} is called {name!r}", fix)
 
 
 def missing_parts(

@@ -8,10 +8,8 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_core import PydanticCustomError
-
-from riglm.domain.redaction import is_clearly_written
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -71,20 +69,6 @@ def problem(what: str, fix: str, *, key: str = "") -> PydanticCustomError:
     return PydanticCustomError("riglm", "{what} — fix: {fix}", {"what": what, "fix": fix, "key": key})
 
 
-def clearly_written(url: SecretStr | None) -> SecretStr | None:
-    """The URL, for a validator to give back.
-
-    Raises a problem, which does not show them, for a user or password that others would cut off too early.
-    """
-    if url is not None and not is_clearly_written(url.get_secret_value()):
-        raise problem(
-            "the user or the password in this URL contains a character that must be percent-encoded",
-            "write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B, ] as %5D, % as %25 and a space as %20, in all "
-            "parts before the @ of the host and after it",
-        )
-    return url
-
-
 _PLACEHOLDER = re.compile(
     r"(?i)(your|my|the|change|replace|insert|example|placeholder|secret|token|password|api|key|admin|test|default|here"
     r"|me|this|x|0|1|-|_)+"
@@ -92,14 +76,8 @@ _PLACEHOLDER = re.compile(
 _MIN_TOKEN = 16
 
 
-def usable_token(token: SecretStr | None, *, of: str | None = None) -> SecretStr | None:
-    """The token, for a validator of a field; one that is too short, or invalid in a header, is an error.
-
-    `of` names whose it is, where there are several.
-    """
-    if token is None:
-        return None
-    which = "the token" if of is None else f"the token of {of}"
+def check_token(token: SecretStr, which: str = "the token") -> SecretStr:
+    """Return the token, for a validator of a field; one that is too short, or invalid in a header, is an error."""
     fix = f"use {_MIN_TOKEN} or more letters and digits"
     if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
         raise problem(f"{which} is empty or has spaces or unusual characters", fix)
@@ -108,11 +86,12 @@ def usable_token(token: SecretStr | None, *, of: str | None = None) -> SecretStr
     return token
 
 
+Token = Annotated[SecretStr, AfterValidator(check_token)]
+"""A token that riglm requires of its callers."""
+
+
 def refuse_placeholder(token: SecretStr | None, key: str) -> None:
     """Raise an error when the token under `key`, which guards a public address, looks like one out of an example."""
     if token is not None and _PLACEHOLDER.fullmatch(token.get_secret_value()):
-        raise problem(
-            "the token that guards a public address is easy to guess",
-            "use random characters, for example of `openssl rand -hex 32`",
-            key=key,
-        )
+        fix = "use random characters, for example of `openssl rand -hex 32`"
+        raise problem("the token that guards a public address is easy to guess", fix, key=key)

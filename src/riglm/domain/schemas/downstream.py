@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from riglm.domain.access import is_loopback, is_protected
-from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem, refuse_placeholder, usable_token
+from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, Token, check_token, problem, refuse_placeholder
 
 BEARER: Final = "bearer"
 """The principal of callers that send `downstream.token`."""
@@ -15,36 +15,46 @@ BEARER: Final = "bearer"
 _PRINCIPAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
+def _check_url(url: str) -> str:
+    if url.startswith("http://") and not is_protected(url):
+        raise problem(f"{url!r} can be changed on the way", "use https")
+    return url
+
+
+_KeysUrl = Annotated[str, AfterValidator(_check_url)]
+
+
+def _check_scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    for scope in scopes:
+        if not re.fullmatch(r"[!#-\[\]-~]+", scope):
+            raise problem(f"{scope!r} is not one scope", "make one entry of each, without quotation marks")
+    return scopes
+
+
+def _check_callers(tokens: SecretMap) -> SecretMap:
+    for name, token in tokens.items():
+        if not _PRINCIPAL.fullmatch(name) or name == BEARER:
+            words = f"{name!r} cannot name a caller"
+            raise problem(words, f"use up to 64 letters, digits, '.', '_', '@' and '-', and not {BEARER!r}")
+        check_token(token, f"the token of {name}")
+    return tokens
+
+
 class TokenIssuerSettings(SettingsModel):
     """Access tokens of an OpenID provider. riglm verifies them, and refers clients without one to the provider."""
 
-    issuer: str = Field(pattern=r"^https?://[!-~]+$")
+    issuer: _KeysUrl = Field(pattern=r"^https?://[!-~]+$")
     """The issuer's URL, as in `iss` of its tokens."""
     audience: str = Field(pattern=r"^[!-~]+$")
     """What `aud` of a token must contain: the URL of the MCP endpoint, or the provider's name for this API. With
     `/PROFILE` behind it, a token is for this profile only.
     """
-    jwks: str = ""
+    jwks: _KeysUrl = ""
     """URL or file of the issuer's keys; by default from its metadata."""
-    scopes: tuple[str, ...] = ()
+    scopes: Annotated[tuple[str, ...], AfterValidator(_check_scopes)] = ()
     """Scopes that a token must have."""
     groups_claim: str = Field(default="groups", min_length=1)
     """Claim with the caller's groups, for `access`; dots lead into objects (`realm_access.roles`)."""
-
-    @field_validator("issuer", "jwks")
-    @classmethod
-    def _is_protected(cls, url: str) -> str:
-        if url.startswith("http://") and not is_protected(url):
-            raise problem(f"{url!r} can be changed on the way", "use https")
-        return url
-
-    @field_validator("scopes")
-    @classmethod
-    def _single_words(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
-        for scope in scopes:
-            if not re.fullmatch(r"[!#-\[\]-~]+", scope):
-                raise problem(f"{scope!r} is not one scope", "make one entry of each, without quotation marks")
-        return scopes
 
 
 class DownstreamSettings(SettingsModel):
@@ -58,9 +68,9 @@ class DownstreamSettings(SettingsModel):
     """Path of the Streamable HTTP endpoint."""
     transport: Literal["http", "sse", "both"] = "http"
     """Streamable HTTP, the older HTTP+SSE, or both."""
-    token: SecretStr | None = None
+    token: Token | None = None
     """Token that clients must send as `Authorization: Bearer TOKEN`."""
-    tokens: SecretMap = Field(default_factory=dict)
+    tokens: Annotated[SecretMap, AfterValidator(_check_callers)] = Field(default_factory=dict)
     """Tokens of callers by name. Each caller is a principal with separate sessions, learned state and knowledge."""
     auth: TokenIssuerSettings | None = None
     """Clients may send an access token of this OpenID provider."""
@@ -73,21 +83,6 @@ class DownstreamSettings(SettingsModel):
     max_sessions: int = Field(default=10_000, ge=1)
     """Maximum number of open sessions."""
 
-    @field_validator("token")
-    @classmethod
-    def _usable(cls, token: SecretStr | None) -> SecretStr | None:
-        return usable_token(token)
-
-    @field_validator("tokens")
-    @classmethod
-    def _all_usable(cls, tokens: SecretMap) -> SecretMap:
-        for name, token in tokens.items():
-            if not _PRINCIPAL.fullmatch(name) or name == BEARER:
-                words = f"{name!r} cannot name a caller"
-                raise problem(words, f"use up to 64 letters, digits, '.', '_', '@' and '-', and not {BEARER!r}")
-            usable_token(token, of=name)
-        return tokens
-
     @model_validator(mode="after")
     def _guarded(self) -> Self:
         of_token: dict[str, str] = {}
@@ -98,11 +93,9 @@ class DownstreamSettings(SettingsModel):
         if is_loopback(self.host):
             return self
         if not of_token and self.auth is None:
-            raise problem(
-                f"{self.host} can be reached from other machines and no token is set",
-                "set downstream.token (for example to ${RIGLM_TOKEN}) or downstream.auth, or listen on 127.0.0.1",
-                key="host",
-            )
+            words = f"{self.host} can be reached from other machines and no token is set"
+            fix = "set downstream.token (for example to ${RIGLM_TOKEN}) or downstream.auth, or listen on 127.0.0.1"
+            raise problem(words, fix, key="host")
         refuse_placeholder(self.token, "token")
         for token in self.tokens.values():
             refuse_placeholder(token, "tokens")
@@ -128,28 +121,22 @@ class ControlSettings(SettingsModel):
     """Address to listen on. Any but loopback requires tokens: `token`, or those of `riglm control token`."""
     port: int = Field(default=8701, ge=0, le=65_535)
     """Port to listen on; 0 for a free one."""
-    token: SecretStr | None = None
+    token: Token | None = None
     """Token for changes, sent as `Authorization: Bearer TOKEN`. By default a generated one, which is not required on
     loopback.
     """
-    read_token: SecretStr | None = None
+    read_token: Token | None = None
     """Token for reading only."""
     allowed_hosts: tuple[str, ...] = ()
     """Host headers accepted in addition to loopback."""
     allowed_origins: tuple[str, ...] = ()
     """Origins whose pages may use the API, in addition to the dashboard."""
 
-    @field_validator("token", "read_token")
-    @classmethod
-    def _usable(cls, token: SecretStr | None) -> SecretStr | None:
-        return usable_token(token)
-
     @model_validator(mode="after")
     def _guarded(self) -> Self:
         if self.token is not None and self.token == self.read_token:
-            raise problem(
-                "`token` and `read_token` are the same", "choose a different one for reading", key="read_token"
-            )
+            fix = "choose a different one for reading"
+            raise problem("`token` and `read_token` are the same", fix, key="read_token")
         if not is_loopback(self.host):
             refuse_placeholder(self.token, "token")
             refuse_placeholder(self.read_token, "read_token")

@@ -4,7 +4,7 @@ import re
 from pathlib import PurePath
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from riglm.domain.policy import fault
 from riglm.domain.schemas.base import Seconds, SettingsModel, problem
@@ -65,6 +65,19 @@ class MetaToolSwitches(SettingsModel):
 _PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
+def _check_directories(directories: tuple[str, ...]) -> tuple[str, ...]:
+    for each in directories:
+        if not (each.startswith("~/") or PurePath(each).is_absolute()):
+            raise problem(f"{each!r} is no absolute path", "begin it with `/` or `~/`")
+    return directories
+
+
+def _refuse_none(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    if not patterns:
+        raise problem("the allowlist is empty", "name tools or patterns in it, or leave it out")
+    return patterns
+
+
 class ProfileSettings(SettingsModel):
     """A set of tools for a project or an agent: its sessions are separate, and learn separately.
 
@@ -73,31 +86,35 @@ class ProfileSettings(SettingsModel):
 
     tokens: tuple[str, ...] = ()
     """Names from `downstream.tokens`: these callers get this profile, and no other."""
-    directories: tuple[str, ...] = ()
+    directories: Annotated[tuple[str, ...], AfterValidator(_check_directories)] = ()
     """Absolute paths, or paths that begin with `~/`: stdio clients that start riglm there, or below, get this profile,
     unless `filtering.profile` is given.
     """
-    allowlist: Patterns | None = None
+    allowlist: Annotated[Patterns, AfterValidator(_refuse_none)] | None = None
     """Replaces `filtering.allowlist` in this profile."""
     denylist: Patterns = ()
     """Denied in addition to `filtering.denylist`."""
     pinned: Patterns = ()
     """Always shown, in addition to `filtering.pinned`."""
 
-    @field_validator("directories")
-    @classmethod
-    def _absolute(cls, directories: tuple[str, ...]) -> tuple[str, ...]:
-        for each in directories:
-            if not (each.startswith("~/") or PurePath(each).is_absolute()):
-                raise problem(f"{each!r} is no absolute path", "begin it with `/` or `~/`")
-        return directories
 
-    @field_validator("allowlist")
-    @classmethod
-    def _given(cls, patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if patterns == ():
-            raise problem("the allowlist is empty", "name tools or patterns in it, or leave it out")
-        return patterns
+def _fill_empty(profiles: object) -> object:
+    """Return profiles with a section for each name, as a file has none below a name without keys."""
+    if not isinstance(profiles, dict):
+        return profiles
+    return {name: {} if section is None else section for name, section in profiles.items()}
+
+
+def _check_names(profiles: dict[str, ProfileSettings]) -> dict[str, ProfileSettings]:
+    spelled: dict[str, str] = {}
+    for name in profiles:
+        if not _PROFILE_NAME.fullmatch(name):
+            fix = "use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
+            raise problem(f"{name!r} cannot be the name of a profile", fix, key=name)
+        other = spelled.setdefault(name.lower(), name)
+        if other != name:
+            raise problem(f"{other!r} and {name!r} differ in case only", "rename one of them", key=name)
+    return profiles
 
 
 class FilteringSettings(SettingsModel):
@@ -133,7 +150,9 @@ class FilteringSettings(SettingsModel):
     """Surfaces by glob pattern of the client's name, for `auto`."""
     profile: str = Field(default=DEFAULT_PROFILE, min_length=1)
     """Profile of sessions for which no other is selected."""
-    profiles: dict[str, ProfileSettings] = Field(default={})
+    profiles: Annotated[dict[str, ProfileSettings], BeforeValidator(_fill_empty), AfterValidator(_check_names)] = Field(
+        default={}
+    )
     """Sets of tools by name, for a project or an agent."""
     period: Seconds = 86_400
     """Seconds after which a warm set is recomputed, if the number of sessions has not grown by 30 % before."""
@@ -152,37 +171,10 @@ class FilteringSettings(SettingsModel):
     meta_tools: MetaToolSwitches = MetaToolSwitches.model_construct()
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _fits_together(self) -> Self:
         if self.max_tools < self.min_tools:
-            raise problem(
-                f"max_tools ({self.max_tools}) is less than min_tools ({self.min_tools})",
-                "make it larger",
-                key="max_tools",
-            )
-        return self
-
-    @field_validator("profiles", mode="before")
-    @classmethod
-    def _empty_sections(cls, profiles: object) -> object:
-        if isinstance(profiles, dict):
-            return {name: {} if section is None else section for name, section in profiles.items()}
-        return profiles
-
-    @field_validator("profiles")
-    @classmethod
-    def _good_names(cls, profiles: dict[str, ProfileSettings]) -> dict[str, ProfileSettings]:
-        spelled: dict[str, str] = {}
-        for name in profiles:
-            if not _PROFILE_NAME.fullmatch(name):
-                fix = "use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
-                raise problem(f"{name!r} cannot be the name of a profile", fix, key=name)
-            other = spelled.setdefault(name.lower(), name)
-            if other != name:
-                raise problem(f"{other!r} and {name!r} differ in case only", "rename one of them", key=name)
-        return profiles
-
-    @model_validator(mode="after")
-    def _one_profile_each(self) -> Self:
+            what = f"max_tools ({self.max_tools}) is less than min_tools ({self.min_tools})"
+            raise problem(what, "make it larger", key="max_tools")
         for key in ("tokens", "directories"):
             found: dict[str, str] = {}
             for name, profile in self.profiles.items():
@@ -191,17 +183,9 @@ class FilteringSettings(SettingsModel):
                     if other != name:
                         words = f"{value!r} is in the {key} of {other!r} and {name!r}"
                         raise problem(words, "keep it in one of them", key=f"profiles.{name}.{key}")
-        return self
-
-    @model_validator(mode="after")
-    def _known_profile(self) -> Self:
         if self.profiles and self.profile not in (DEFAULT_PROFILE, *self.profiles):
             known = ", ".join((DEFAULT_PROFILE, *self.profiles))
             raise problem(f"there is no profile {self.profile!r}", f"use one of: {known}", key="profile")
-        return self
-
-    @model_validator(mode="after")
-    def _listed(self) -> Self:
         lists = {"allowlist": self.allowlist, "denylist": self.denylist}
         in_profiles = self.strategy == "denylist" and any(profile.denylist for profile in self.profiles.values())
         if self.strategy in lists and not (lists[self.strategy] or in_profiles):
@@ -285,17 +269,11 @@ class KnowledgeSettings(SettingsModel):
     """Expected dimensions of the model's vectors; others cause a warning."""
 
     @model_validator(mode="after")
-    def _one_name(self) -> Self:
+    def _fits_together(self) -> Self:
         if self.alias in MetaToolSwitches.model_fields:
             raise problem(f"{self.alias!r} is another tool of riglm", "choose another name", key="alias")
-        return self
-
-    @model_validator(mode="after")
-    def _enough(self) -> Self:
+        key = "max_candidates_per_source"
         if self.max_candidates_per_source < self.top_k:
-            raise problem(
-                f"max_candidates_per_source ({self.max_candidates_per_source}) is less than top_k ({self.top_k})",
-                "make it larger",
-                key="max_candidates_per_source",
-            )
+            what = f"{key} ({self.max_candidates_per_source}) is less than top_k ({self.top_k})"
+            raise problem(what, "make it larger", key=key)
         return self

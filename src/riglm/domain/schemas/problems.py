@@ -128,15 +128,15 @@ def origin_of(path: IndexedKeyPath, origins: Mapping[IndexedKeyPath, str], defau
     return next(near, default)
 
 
-def refusal(*problems: ConfigProblem) -> ConfigurationError:
-    """Return one error that names all problems, each once and on a separate line."""
-    return ConfigurationError("\n".join(dict.fromkeys(map(str, problems))))
+def refusal(source: str, path: str, what: str, fix: str) -> ConfigurationError:
+    """Return the error for one problem."""
+    return ConfigurationError(str(ConfigProblem(source, path, what, fix)))
 
 
 def refuse_any(problems: Iterable[ConfigProblem]) -> None:
-    """Raise an error that names all problems; nothing when there are none."""
-    if found := list(problems):
-        raise refusal(*found)
+    """Raise one error that names all problems, each once and on a separate line; nothing when there are none."""
+    if lines := list(dict.fromkeys(map(str, problems))):
+        raise ConfigurationError("\n".join(lines))
 
 
 _MAX_GUESSES = 5  # looking for similar keys takes long

@@ -1,8 +1,9 @@
 """The smaller sections of the configuration."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from riglm.domain.list_plan import Prices
 from riglm.domain.retention import DAY_SECONDS, Expiry
@@ -36,9 +37,8 @@ class TimeoutSettings(SettingsModel):
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.call_max < self.call:
-            raise problem(
-                f"call_max ({self.call_max:g}) is less than call ({self.call:g})", "make it larger", key="call_max"
-            )
+            words = f"call_max ({self.call_max:g}) is less than call ({self.call:g})"
+            raise problem(words, "make it larger", key="call_max")
         return self
 
 
@@ -72,6 +72,12 @@ class SessionSettings(SettingsModel):
     """Seconds without a message after which an inferred session ends."""
 
 
+def _refuse_results(include_results: bool) -> bool:
+    if include_results:
+        raise problem("results are never stored", "remove it, or set it to false")
+    return include_results
+
+
 class LoggingSettings(SettingsModel):
     """Logs on stderr, and whether arguments are stored."""
 
@@ -79,15 +85,15 @@ class LoggingSettings(SettingsModel):
     """Minimum log level."""
     include_arguments: bool = True
     """Store arguments of calls as `privacy.arguments` specifies."""
-    include_results: bool = False
+    include_results: Annotated[bool, AfterValidator(_refuse_results)] = False
     """Must stay `false`: results are never stored."""
 
-    @field_validator("include_results")
-    @classmethod
-    def _never(cls, include_results: bool) -> bool:
-        if include_results:
-            raise problem("results are never stored", "remove it, or set it to false")
-        return include_results
+
+def _check_key(key: SecretStr) -> SecretStr:
+    if len(key) < _MIN_KEY:
+        fix = "use random characters, for example of `openssl rand -hex 32`"
+        raise problem("the key is too short and easy to guess", fix)
+    return key
 
 
 class PrivacySettings(SettingsModel):
@@ -95,18 +101,10 @@ class PrivacySettings(SettingsModel):
 
     arguments: Literal["hash", "raw", "none"] = "hash"
     """A keyed hash of the arguments, the arguments as they were sent, or nothing."""
-    key: SecretStr | None = None
+    key: Annotated[SecretStr, AfterValidator(_check_key)] | None = None
     """Key of all hashes, for processes without a common data directory: 32 or more random characters. By default a file
     in the data directory, created at the first start.
     """
-
-    @field_validator("key")
-    @classmethod
-    def _long_enough(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and len(key.get_secret_value()) < _MIN_KEY:
-            fix = "use random characters, for example of `openssl rand -hex 32`"
-            raise problem("the key is too short and easy to guess", fix)
-        return key
 
 
 _PRESETS: Final = {
@@ -135,17 +133,7 @@ class PriceSettings(SettingsModel):
 
     def prices(self) -> Prices:
         """Return the prices of the preset, replaced by those that are given."""
-        preset = _PRESETS[self.preset]
-
-        def chosen(given: float | None, usual: float) -> float:
-            return usual if given is None else given
-
-        return Prices(
-            cached_input=chosen(self.cached_input, preset.cached_input),
-            cache_write=chosen(self.cache_write, preset.cache_write),
-            output=chosen(self.output, preset.output),
-            search_reliability=chosen(self.search_reliability, preset.search_reliability),
-        )
+        return replace(_PRESETS[self.preset], **self.model_dump(exclude={"preset"}, exclude_none=True))
 
 
 Days = Annotated[float, Field(ge=0, le=36_500)]

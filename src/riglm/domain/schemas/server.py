@@ -2,10 +2,10 @@
 
 import re
 from base64 import b64encode
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem
 from riglm.domain.tool_pin import OnChange
@@ -62,12 +62,32 @@ class IdentityProviderSettings(SettingsModel):
     """The file with the user's ID token, which is read for each exchange."""
 
 
+_NEEDED: Final[dict[GrantType, tuple[str, ...]]] = {
+    "authorization_code": (),
+    "client_credentials": ("client_id", "issuer"),
+    "identity_assertion": ("client_id", "client_secret", "issuer", "identity_provider"),
+}
+
+
+def _check_document(url: str) -> str:
+    if url and not re.fullmatch(r"https://[^/\s]+/\S+", url):
+        raise problem("this is not the URL of a client id metadata document", "write https://HOST/PATH")
+    return url
+
+
+def _check_token(token: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
+        words = "the token is empty or has spaces or unusual characters"
+        raise problem(words, "give the token as the server issued it")
+    return token
+
+
 class AuthSettings(SettingsModel):
     """Authorization at an upstream server: a fixed token, or tokens that this OAuth client obtains."""
 
     type: Literal["bearer"] = "bearer"
     """`Authorization: Bearer TOKEN`."""
-    token: SecretStr | None = None
+    token: Annotated[SecretStr, AfterValidator(_check_token)] | None = None
     """A fixed token; best written as `${VARIABLE}`."""
     grant_type: GrantType = "authorization_code"
     """`authorization_code` is `riglm login`. The others need no user."""
@@ -77,7 +97,7 @@ class AuthSettings(SettingsModel):
     """
     client_id: str = ""
     """The OAuth client; by default `riglm login` registers dynamically."""
-    client_metadata_url: str = ""
+    client_metadata_url: Annotated[str, AfterValidator(_check_document)] = ""
     """A client id metadata document that you host, in place of `client_id`; used where it is supported."""
     client_secret: SecretStr | None = None
     """The secret of that client, if it has one."""
@@ -93,7 +113,7 @@ class AuthSettings(SettingsModel):
     """Where the grant `identity_assertion` gets its assertions."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _fits_together(self) -> Self:
         of_client = self.model_fields_set - {"type", "token"}
         if self.token is not None and of_client:
             raise problem("`token` does not go with the keys of an OAuth client", "keep one kind")
@@ -105,18 +125,10 @@ class AuthSettings(SettingsModel):
             raise problem("this key is missing", fix, key="client_id")
         if self.client_id and self.client_metadata_url:
             raise problem("`client_id` and `client_metadata_url` both name the client", "keep one")
-        return self
-
-    @model_validator(mode="after")
-    def _complete_grant(self) -> Self:
-        needed = {
-            "authorization_code": (),
-            "client_credentials": ("client_id", "issuer"),
-            "identity_assertion": ("client_id", "client_secret", "issuer", "identity_provider"),
-        }[self.grant_type]
         if self.accounts == "caller" and self.grant_type != "authorization_code":
             words = f"the grant type `{self.grant_type}` obtains no tokens of a caller"
             raise problem(words, "remove it", key="accounts")
+        needed = _NEEDED[self.grant_type]
         for key in needed:
             if not getattr(self, key):
                 raise problem("this key is missing", f"add it: the grant type `{self.grant_type}` needs it", key=key)
@@ -124,29 +136,11 @@ class AuthSettings(SettingsModel):
         if is_credentials and bool(self.client_secret) == bool(self.private_key_file):
             fix = "keep one of `client_secret` and `private_key_file`"
             raise problem("the client authenticates by one of two keys", fix, key="client_secret")
-        for key, is_used in (
-            ("private_key_file", is_credentials),
-            ("identity_provider", "identity_provider" in needed),
-        ):
-            if getattr(self, key) and not is_used:
+        used = (*needed, "private_key_file") if is_credentials else needed
+        for key in ("private_key_file", "identity_provider"):
+            if getattr(self, key) and key not in used:
                 raise problem(f"the grant type `{self.grant_type}` does not use this key", "remove it", key=key)
         return self
-
-    @field_validator("client_metadata_url")
-    @classmethod
-    def _document(cls, url: str) -> str:
-        if url and not re.fullmatch(r"https://[^/\s]+/\S+", url):
-            raise problem("this is not the URL of a client id metadata document", "write https://HOST/PATH")
-        return url
-
-    @field_validator("token")
-    @classmethod
-    def _usable(cls, token: SecretStr | None) -> SecretStr | None:
-        if token is not None and not re.fullmatch(r"[!-~]+", token.get_secret_value()):
-            raise problem(
-                "the token is empty or has spaces or unusual characters", "give the token as the server issued it"
-            )
-        return token
 
     def client(self) -> OAuthClient:
         """Return the client in its normal form, its secret in the clear."""
@@ -162,10 +156,6 @@ class AuthSettings(SettingsModel):
             scopes=self.scopes,
             identity_provider=IdentityProvider(**provider.model_dump()) if provider else None,
         )
-
-    def secrets(self) -> tuple[SecretStr, ...]:
-        """Return the token or the secret of the client."""
-        return tuple(secret for secret in (self.token, self.client_secret) if secret is not None)
 
 
 _METAMCP = re.compile(r"(?P<url>https?://[^?#]+)/metamcp/(?P<endpoint>[^/?#]+)/(?:mcp|sse)/?")
@@ -193,26 +183,65 @@ class ServerTimeoutSettings(SettingsModel):
     """In place of `timeouts.call`; `timeouts.call_max` is at least as long."""
 
 
+def _check_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    if any(_UNENCODABLE.search(word) for word in words):
+        raise problem("a NUL character or half a surrogate pair cannot be part of a command line", "remove it")
+    return words
+
+
+def _check_command(command: tuple[str, ...]) -> tuple[str, ...]:
+    if command and not command[0].strip():
+        raise problem("the command is empty", "name the program to start")
+    return _check_words(command)
+
+
+def _check_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if url and (parts.scheme not in {"http", "https"} or not host or re.search(r"[\s\x00-\x1f\ud800-\udfff]", url)):
+        raise problem("this is not a URL that riglm can reach", "write http://HOST:PORT/PATH or https://HOST/PATH")
+    return url
+
+
+def _check_variables(env: SecretMap) -> SecretMap:
+    for name, value in env.items():
+        if not name or "=" in name or _UNENCODABLE.search(name + value.get_secret_value()):
+            raise problem(f"{name!r} cannot be set as an environment variable", "use letters, digits and _", key=name)
+    return env
+
+
+def _check_headers(headers: SecretMap) -> SecretMap:
+    for name, value in headers.items():
+        if not _TOKEN.fullmatch(name):
+            raise problem(f"{name!r} is not the name of a header", "use letters, digits and -", key=name)
+        if not re.fullmatch(r"[\t -~]*", value.get_secret_value()):
+            raise problem("a header's value is one line of plain characters", "remove line breaks", key=name)
+    return headers
+
+
 class ServerSettings(SettingsModel):
     """An upstream server: a command or a URL."""
 
     type: TransportKind | None = None
     """Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."""
-    command: Annotated[tuple[str, ...], BeforeValidator(_as_words)] = Field(
+    command: Annotated[tuple[str, ...], BeforeValidator(_as_words), AfterValidator(_check_command)] = Field(
         default=(), json_schema_extra={"type": ["string", "array"]}
     )
     """Program to start, or the program with its arguments as a list."""
-    args: tuple[str, ...] = ()
+    args: Annotated[tuple[str, ...], AfterValidator(_check_words)] = ()
     """Arguments of the program; no shell reads them."""
-    env: SecretMap = Field(default={})
+    env: Annotated[SecretMap, AfterValidator(_check_variables)] = Field(default={})
     """Variables added to the inherited environment of the program."""
     cwd: str | None = None
     """The directory in which the program starts."""
-    url: str = ""
+    url: Annotated[str, AfterValidator(_check_url)] = ""
     """URL of the server."""
     auth: AuthSettings | None = None
     """How to authorise towards the URL."""
-    headers: SecretMap = Field(default={})
+    headers: Annotated[SecretMap, AfterValidator(_check_headers)] = Field(default={})
     """Headers sent with every request to the URL."""
     disabled: bool = False
     """Do not use this entry."""
@@ -248,62 +277,15 @@ class ServerSettings(SettingsModel):
             ours["type"] = _KINDS.get(ours["type"], ours["type"])
         return ours
 
-    @field_validator("command")
-    @classmethod
-    def _some_program(cls, command: tuple[str, ...]) -> tuple[str, ...]:
-        if command and not command[0].strip():
-            raise problem("the command is empty", "name the program to start")
-        return command
-
-    @field_validator("command", "args")
-    @classmethod
-    def _no_nul(cls, words: tuple[str, ...]) -> tuple[str, ...]:
-        if any(_UNENCODABLE.search(word) for word in words):
-            raise problem("a NUL character or half a surrogate pair cannot be part of a command line", "remove it")
-        return words
-
-    @field_validator("url")
-    @classmethod
-    def _reachable(cls, url: str) -> str:
-        try:
-            parts = urlsplit(url)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            parts, host = urlsplit(""), None
-        if url and (parts.scheme not in {"http", "https"} or not host or re.search(r"[\s\x00-\x1f\ud800-\udfff]", url)):
-            raise problem("this is not a URL that riglm can reach", "write http://HOST:PORT/PATH or https://HOST/PATH")
-        return url
-
-    @field_validator("env")
-    @classmethod
-    def _settable(cls, env: SecretMap) -> SecretMap:
-        for name, value in env.items():
-            if not name or "=" in name or _UNENCODABLE.search(name + value.get_secret_value()):
-                raise problem(
-                    f"{name!r} cannot be set as an environment variable", "use letters, digits and _", key=name
-                )
-        return env
-
-    @field_validator("headers")
-    @classmethod
-    def _sendable(cls, headers: SecretMap) -> SecretMap:
-        for name, value in headers.items():
-            if not _TOKEN.fullmatch(name):
-                raise problem(f"{name!r} is not the name of a header", "use letters, digits and -", key=name)
-            if not re.fullmatch(r"[\t -~]*", value.get_secret_value()):
-                raise problem("a header's value is one line of plain characters", "remove line breaks", key=name)
-        return headers
-
     @model_validator(mode="after")
-    def _one_way_in(self) -> Self:
+    def _fits_together(self) -> Self:
         if bool(self.command) == bool(self.url):
             both = "gives both `command` and `url`" if self.url else "gives neither `command` nor `url`"
             raise problem(f"the server {both}", "give `command:` for a program or `url:` for a running server")
         if self.type is not None and (self.type == "stdio") is not bool(self.command):
             wrong, right = ("url", "http or sse") if self.url else ("command", "stdio")
-            raise problem(
-                f"type {self.type} does not go with `{wrong}`", f"make it {right}, or leave it out", key="type"
-            )
+            fix = f"make it {right}, or leave it out"
+            raise problem(f"type {self.type} does not go with `{wrong}`", fix, key="type")
         foreign = ("auth", "headers", "metamcp") if self.command else ("args", "env", "cwd")
         for key in foreign:
             if getattr(self, key):
@@ -311,13 +293,8 @@ class ServerSettings(SettingsModel):
                 raise problem(f"`{key}` does not go with `{given}`", "remove it", key=key)
         ways = [bool(self.auth), "authorization" in map(str.lower, self.headers), "@" in urlsplit(self.url).netloc]
         if sum(ways) > 1:
-            raise problem(
-                "the authorisation is given twice", "keep one of `auth`, the header, and user:password in the URL"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _managed_namespace(self) -> Self:
+            fix = "keep one of `auth`, the header, and user:password in the URL"
+            raise problem("the authorisation is given twice", fix)
         if self.metamcp is not None and not _METAMCP.fullmatch(_without_user(self.url)[0]):
             fix = "write http://HOST:12008/metamcp/ENDPOINT/mcp as `url`, or remove this key"
             raise problem("the URL is not that of an endpoint of MetaMCP", fix, key="metamcp")
@@ -326,11 +303,8 @@ class ServerSettings(SettingsModel):
     @property
     def kind(self) -> TransportKind:
         """The transport of the server."""
-        if self.type is not None:
-            return self.type
-        if self.command:
-            return "stdio"
-        return "sse" if urlsplit(self.url).path.rstrip("/").endswith("/sse") else "http"
+        of_url: TransportKind = "sse" if urlsplit(self.url).path.rstrip("/").endswith("/sse") else "http"
+        return self.type or ("stdio" if self.command else of_url)
 
     def spec(self, name: str) -> UpstreamSpec:
         """The server in its normal form, its secrets in the clear."""
@@ -340,6 +314,12 @@ class ServerSettings(SettingsModel):
             headers["Authorization"] = f"Bearer {self.auth.token.get_secret_value()}"
         elif basic:
             headers["Authorization"] = f"Basic {basic}"
+        gateway = None
+        if self.metamcp is not None and (place := _METAMCP.fullmatch(url)):
+            account, password = self.metamcp, self.metamcp.password.get_secret_value()
+            gateway = GatewayAccount(
+                **place.groupdict(), email=account.email, password=password, interval_seconds=account.interval
+            )
         return UpstreamSpec(
             name=name,
             kind=self.kind,
@@ -353,23 +333,13 @@ class ServerSettings(SettingsModel):
             max_processes=self.max_processes,
             on_change=self.on_change,
             timeouts=self.timeouts.model_dump(exclude_none=True) if self.timeouts else {},
-            gateway=self._gateway(url),
+            gateway=gateway,
         )
 
     def secrets(self) -> tuple[SecretStr, ...]:
         """Return the secrets with which riglm authenticates."""
-        return (*(self.auth.secrets() if self.auth else ()), *((self.metamcp.password,) if self.metamcp else ()))
-
-    def _gateway(self, url: str) -> GatewayAccount | None:
-        place = _METAMCP.fullmatch(url)
-        if self.metamcp is None or place is None:
-            return None
-        return GatewayAccount(
-            **place.groupdict(),
-            email=self.metamcp.email,
-            password=self.metamcp.password.get_secret_value(),
-            interval_seconds=self.metamcp.interval,
-        )
+        of_auth = (self.auth.token, self.auth.client_secret) if self.auth else ()
+        return tuple(each for each in (*of_auth, self.metamcp and self.metamcp.password) if each is not None)
 
 
 def _without_user(url: str) -> tuple[str, str]:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 from itertools import permutations
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
 from riglm.domain.naming import SEPARATOR, NamePatterns, Naming
 from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
@@ -41,12 +41,24 @@ LEFT_OUT = "left out"
 _SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 
 
+def _check_names(servers: dict[str, ServerSettings]) -> dict[str, ServerSettings]:
+    for name in servers:
+        if not _SLUG.fullmatch(name):
+            fix = "use up to 48 letters, digits, `-`, `_` and `.`, the first a letter or digit"
+            raise problem(f"{name!r} cannot be the name of a server", fix, key=name)
+        if name.lower() in RESERVED_NAMES:
+            raise problem(f"{name!r} is the name of a tool of riglm", "choose another name", key=name)
+    return servers
+
+
 class Settings(SettingsModel):
     """All that can be configured, with its defaults; validated whole."""
 
     upstream: ServerSettings | None = None
     """The one server behind riglm. Or use `mcpServers`."""
-    mcp_servers: dict[str, ServerSettings] = Field(default={}, alias="mcpServers")
+    mcp_servers: Annotated[dict[str, ServerSettings], AfterValidator(_check_names)] = Field(
+        default={}, alias="mcpServers"
+    )
     """Several servers by name, in the shape that clients use."""
     naming: Naming = "prefix"
     """With several servers: tools are called SERVER__TOOL always, when two share a name, or never."""
@@ -75,17 +87,6 @@ class Settings(SettingsModel):
     _from_variables: tuple[str, ...] = PrivateAttr(default=())
     _left_out: frozenset[str] = PrivateAttr(default=frozenset())
 
-    @field_validator("mcp_servers")
-    @classmethod
-    def _good_names(cls, servers: dict[str, ServerSettings]) -> dict[str, ServerSettings]:
-        for name in servers:
-            if not _SLUG.fullmatch(name):
-                fix = "use up to 48 letters, digits, `-`, `_` and `.`, the first a letter or digit"
-                raise problem(f"{name!r} cannot be the name of a server", fix, key=name)
-            if name.lower() in RESERVED_NAMES:
-                raise problem(f"{name!r} is the name of a tool of riglm", "choose another name", key=name)
-        return servers
-
     @model_validator(mode="after")
     def _note_left_out(self, info: ValidationInfo) -> Self:
         self._left_out = frozenset((info.context or {}).get(LEFT_OUT, ()))
@@ -104,11 +105,8 @@ class Settings(SettingsModel):
         names = [name for name, server in self.mcp_servers.items() if not server.disabled]
         for one, other in permutations(names, 2):
             if (other + SEPARATOR).startswith(one + SEPARATOR):
-                raise problem(
-                    f"tools of {one!r} and {other!r} could get the same name: `{SEPARATOR}` ends a server's name",
-                    f"rename {one!r} or {other!r}",
-                    key="mcpServers",
-                )
+                words = f"tools of {one!r} and {other!r} could get the same name: `{SEPARATOR}` ends a server's name"
+                raise problem(words, f"rename {one!r} or {other!r}", key="mcpServers")
         return self
 
     @model_validator(mode="after")

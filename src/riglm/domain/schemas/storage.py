@@ -1,23 +1,47 @@
 """The configuration of the store."""
 
+import re
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from riglm.domain.redaction import passwords_of_url
-from riglm.domain.schemas.base import Seconds, SettingsModel, clearly_written, problem
-
-_SCHEMES = ("postgresql://", "postgres://")
+from riglm.domain.redaction import is_clearly_written, passwords_of_url
+from riglm.domain.schemas.base import Seconds, SettingsModel, problem
 
 
-def _is_http(url: str) -> bool:
-    """True for an HTTP URL with a host, and without a port that cannot exist."""
+def _url_of(server: str, form: str, start: str, *, has_host: bool = False) -> AfterValidator:
+    """Return a validator for the URL of a server, in which others must not cut off a user or password too early."""
+
+    def check(url: SecretStr) -> SecretStr:
+        text = url.get_secret_value()
+        is_of_server = re.match(start, text) is not None
+        if is_of_server and not is_clearly_written(text):
+            raise problem(
+                "the user or the password in this URL contains a character that must be percent-encoded",
+                "write / as %2F, ? as %3F, # as %23, @ as %40, [ as %5B, ] as %5D, % as %25 and a space as %20, in all "
+                "parts before the @ of the host and after it",
+            )
+        if not is_of_server or (has_host and not _has_host(text)):
+            raise problem(f"this is no URL of {server}", f"write it as {form}")
+        return url
+
+    return AfterValidator(check)
+
+
+def _has_host(url: str) -> bool:
+    """True for a URL with a host, and without a port that cannot exist."""
     try:
         parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+_CLICKHOUSE = _url_of("ClickHouse", "https://USER:PASSWORD@HOST:8443/DATABASE", "(?i)https?://", has_host=True)
+_POSTGRESQL_FORM = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a SQLite file is named by storage.path"
+_POSTGRESQL = _url_of("PostgreSQL", _POSTGRESQL_FORM, "postgres(ql)?://")
+_REDIS = _url_of("Redis", "redis://USER:PASSWORD@HOST:PORT/0", "(rediss?|unix)://")
 
 
 class SpoolSettings(SettingsModel):
@@ -51,20 +75,12 @@ class UrlSettings(SettingsModel):
 class ClickHouseSettings(UrlSettings):
     """ClickHouse as an additional target of records, for analytics over years."""
 
-    url: SecretStr | None = None
+    url: Annotated[SecretStr, _CLICKHOUSE] | None = None
     """URL of the HTTP interface: `https://USER:PASSWORD@HOST:8443/DATABASE`."""
     days: int = Field(default=730, ge=0)
     """Days for which ClickHouse keeps rows; 0 for permanently."""
     timeout: Seconds = 10
     """Seconds to wait for a response."""
-
-    @field_validator("url")
-    @classmethod
-    def _is_of_clickhouse(cls, url: SecretStr | None) -> SecretStr | None:
-        clearly_written(url)
-        if url is not None and not _is_http(url.get_secret_value()):
-            raise problem("this is no URL of ClickHouse", "write it as https://USER:PASSWORD@HOST:8443/DATABASE")
-        return url
 
 
 class StorageSettings(UrlSettings):
@@ -76,23 +92,13 @@ class StorageSettings(UrlSettings):
     """`memory` stores nothing permanently. A `url` selects `postgresql`."""
     path: str | None = Field(default=None, min_length=1)
     """SQLite file; by default in the user's data directory."""
-    url: SecretStr | None = None
+    url: Annotated[SecretStr, _POSTGRESQL] | None = None
     """URL of PostgreSQL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`."""
     timeout: Seconds = 5
     """Seconds to wait for a database lock or response before the store counts as unavailable."""
     durability: Literal["normal", "full"] = "normal"
     """With `normal`, stored records survive a crash of riglm; with `full` also a power loss."""
     spool: SpoolSettings = SpoolSettings.model_construct()
-
-    @field_validator("url")
-    @classmethod
-    def _is_of_postgresql(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not url.get_secret_value().startswith(_SCHEMES):
-            raise problem(
-                "this is no URL of PostgreSQL",
-                "write it as postgresql://USER:PASSWORD@HOST:PORT/DATABASE; a SQLite file is named by storage.path",
-            )
-        return clearly_written(url)
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -101,9 +107,8 @@ class StorageSettings(UrlSettings):
         if self.url is not None and self.path is not None:
             raise problem("a file and a URL are both given", "remove `path` or `url`", key="path")
         if self.kind != "postgresql" and self.url is not None:
-            raise problem(
-                f"a URL is given for the kind {self.kind}", "set the kind to postgresql, or remove it", key="url"
-            )
+            fix = "set the kind to postgresql, or remove it"
+            raise problem(f"a URL is given for the kind {self.kind}", fix, key="url")
         return self
 
     @property
@@ -117,9 +122,6 @@ class StorageSettings(UrlSettings):
         return self.durability == "full"
 
 
-_STATE_SCHEMES = ("redis://", "rediss://", "unix://")
-
-
 class StateSettings(UrlSettings):
     """The state of open sessions."""
 
@@ -127,19 +129,12 @@ class StateSettings(UrlSettings):
 
     kind: Literal["memory", "redis"] = "memory"
     """`memory` for one process, `redis` (or Valkey) for several behind one address. A `url` selects `redis`."""
-    url: SecretStr | None = None
+    url: Annotated[SecretStr, _REDIS] | None = None
     """URL of Redis: `redis://USER:PASSWORD@HOST:PORT/0`, or `rediss://` for TLS."""
     prefix: str = Field(default="riglm", pattern=r"^[A-Za-z0-9:._-]{1,64}$")
     """Prefix of all keys in Redis."""
     deadline: Annotated[float, Field(ge=0.01, le=10)] = 0.1
     """Seconds that a call may wait for Redis in total; then it continues without."""
-
-    @field_validator("url")
-    @classmethod
-    def _is_of_redis(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None and not url.get_secret_value().startswith(_STATE_SCHEMES):
-            raise problem("this is no URL of Redis", "write it as redis://USER:PASSWORD@HOST:PORT/0")
-        return clearly_written(url)
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
