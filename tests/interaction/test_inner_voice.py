@@ -254,9 +254,7 @@ async def test_the_tool_is_off_by_default_and_says_so(actors: Stage, era: str):
 
 SURFACES = {
     "off": {"RIGLM_FILTERING__ENABLED": "false"},
-    "shadow": {"RIGLM_FILTERING__MODE": "shadow"},
     "hints": {"RIGLM_FILTERING__MODE": "enforce", "RIGLM_FILTERING__SURFACE": "hints"},
-    "allowlist": {"RIGLM_FILTERING__STRATEGY": "allowlist", "RIGLM_FILTERING__ALLOWLIST": "one"},
 }
 
 

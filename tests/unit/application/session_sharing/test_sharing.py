@@ -37,18 +37,15 @@ class Flaky(InMemorySessionState):
         super().__init__()
         self.back = asyncio.Event()
         self.back.set()
+        for name in ("take", "there", "claim", "number"):
+            setattr(self, name, self._reached(getattr(self, name)))
 
-    async def take(self, keys, seconds):
-        self._check()
-        return await super().take(keys, seconds)
+    def _reached(self, do):
+        async def checked(*given):
+            self._check()
+            return await do(*given)
 
-    async def there(self, keys):
-        self._check()
-        return await super().there(keys)
-
-    async def claim(self, key, value, seconds):
-        self._check()
-        return await super().claim(key, value, seconds)
+        return checked
 
     async def swap(self, key, before, value, seconds):
         self._check()
@@ -56,10 +53,6 @@ class Flaky(InMemorySessionState):
         if self.loses_answers:
             raise StateUnavailableError("no answer in time")
         return found
-
-    async def number(self, key, beyond, seconds):
-        self._check()
-        return await super().number(key, beyond, seconds)
 
     async def returned(self, seconds):
         await self.back.wait()
