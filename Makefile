@@ -22,6 +22,7 @@ check: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.documents.words
+	$(BIN)/python -m pytest --quiet tests/documents/test_architecture.py
 	@! command -v node >/dev/null || for file in $$(find src -name '*.js' ! -path '*/vendor/*'); do node --input-type=module --check <$$file || exit 1; done
 
 # Tests wait much for the processes that they start: so more of them run at once than CI has processors, and who is
