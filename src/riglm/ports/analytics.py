@@ -1,6 +1,5 @@
 """The store: recorded usage, overrides, changed settings, warm sets, tool catalogs and tool pins, and maintenance."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -97,7 +96,6 @@ class TrainingSession:
         return tuple(call for call in self.calls if call.success)
 
 
-@runtime_checkable
 class RecordStorePort(Protocol):
     """Stores what is recorded.
 
@@ -107,17 +105,14 @@ class RecordStorePort(Protocol):
     and both may arrive before their session.
     """
 
-    @abstractmethod
     def __enter__(self) -> Self:
         """Open the store, bringing its schema up to date."""
 
-    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the store."""
 
-    @abstractmethod
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records; after a failure all of them are given again.
 
@@ -126,26 +121,21 @@ class RecordStorePort(Protocol):
         """
 
 
-@runtime_checkable
 class SessionHistoryPort(Protocol):
     """Gives recorded sessions as wholes, for reports and for prediction to learn from again.
 
     Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """
 
-    @abstractmethod
     def count_sessions(self, since: float = 0.0) -> tuple[int, int]:
         """How many sessions have no end, and how many started since the given time."""
 
-    @abstractmethod
     def get_earliest_call_time(self) -> float:
         """Return the time of the earliest stored call, in seconds since the epoch; infinity if there is none."""
 
-    @abstractmethod
     def list_exposures(self, *session_ids: UUID) -> Sequence[Exposure]:
         """Return the exposures of sessions, each session's in the order of their time."""
 
-    @abstractmethod
     def list_training_sessions(
         self,
         limit_sessions: int = 1000,
@@ -162,7 +152,6 @@ class SessionHistoryPort(Protocol):
         `max_calls` the latest sessions whose calls together do not exceed it, and always one session.
         """
 
-    @abstractmethod
     def list_proxied_sessions(
         self, limit: int, since: float = 0.0, profile: str | None = None, max_calls: int | None = None
     ) -> Sequence[TrainingSession]:
@@ -172,7 +161,6 @@ class SessionHistoryPort(Protocol):
         is as in `list_training_sessions`.
         """
 
-    @abstractmethod
     def list_token_usage(self, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
         """Return the token usage of the latest sessions in transcripts, newest first; an archive has none."""
 
@@ -196,15 +184,12 @@ class RecordKind(StrEnum):
     WARM_SETS = "warm_sets"
 
 
-@runtime_checkable
 class ExportPort(Protocol):
     """Hands out all that is stored."""
 
-    @abstractmethod
     def count_rows(self, kind: RecordKind, since: float = 0.0) -> int:
         """How many records of this kind there are from the given time on."""
 
-    @abstractmethod
     def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
         """All records of this kind from the given time on, oldest first, at most `at_once` together.
 
@@ -213,11 +198,9 @@ class ExportPort(Protocol):
         """
 
 
-@runtime_checkable
 class MaintenancePort(ExportPort, Protocol):
     """Purge, erase, export, compact. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""
 
-    @abstractmethod
     def get_reliable_time(self, now: float, since: float) -> float:
         """Return `now` if it is at most two days after the known time, else the known time: the two-days rule.
 
@@ -229,7 +212,6 @@ class MaintenancePort(ExportPort, Protocol):
         before the jump. With one short run a week, what was too old at the run before is removed.
         """
 
-    @abstractmethod
     def note_time(self, at: float, now: float) -> None:
         """Note a time that was reliable at `now`, for `get_reliable_time` of this process and of later ones.
 
@@ -237,11 +219,9 @@ class MaintenancePort(ExportPort, Protocol):
         behind.
         """
 
-    @abstractmethod
     def count_expired(self, expiry: Expiry) -> RemovedCounts:
         """How many records are too old; nothing is removed. Lists of tools are not counted."""
 
-    @abstractmethod
     def purge(self, expiry: Expiry, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is too old, about `at_once` rows in each step.
 
@@ -249,11 +229,9 @@ class MaintenancePort(ExportPort, Protocol):
         up after any step.
         """
 
-    @abstractmethod
     def count_erasable(self, forgotten: ErasureRequest) -> RemovedCounts:
         """Return the number of records of a subject, for kinds that are stored by session; nothing is deleted."""
 
-    @abstractmethod
     def erase(self, forgotten: ErasureRequest, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Erase a subject, in steps as in `purge`; the first one notes who was erased.
 
@@ -262,26 +240,21 @@ class MaintenancePort(ExportPort, Protocol):
         and the warm sets of a principal. What is given up half-way is finished by `finish_erasures`.
         """
 
-    @abstractmethod
     def finish_erasures(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is left of all who were forgotten, in steps as in `purge`; notes older than a year go too."""
 
-    @abstractmethod
     def list_erased_sessions(self, since: float = 0.0) -> Sequence[ErasureRequest]:
         """The sessions that were to be forgotten at this time or later, in seconds since the epoch."""
 
-    @abstractmethod
     def count_erasures(self, since: float = 0.0) -> float:
         """Return a number that grows with each erasure after `since`, in seconds since the epoch; 0 at first.
 
         The time that a clock ahead noted hides no later erasure.
         """
 
-    @abstractmethod
     def size_bytes(self) -> int:
         """How much space the store takes."""
 
-    @abstractmethod
     def compact(self, *, whole: bool = False, reserve: float = 0.0) -> Iterator[str]:
         """Give space back, in steps, each with what was done; no writer waits long for one.
 
@@ -290,55 +263,44 @@ class MaintenancePort(ExportPort, Protocol):
         """
 
 
-@runtime_checkable
 class OverridesPort(Protocol):
     """Stores overrides for all processes. Methods block and raise `AnalyticsUnavailableError` on failure."""
 
-    @abstractmethod
     def put_override(self, override: Override) -> None:
         """Store an override, in place of the one with its id, and remove those that had expired when it was made."""
 
-    @abstractmethod
     def list_overrides(self) -> Sequence[Override]:
         """All overrides, expired ones perhaps among them, in the order in which they were made."""
 
-    @abstractmethod
     def delete_override(self, override_id: UUID) -> bool:
         """Remove an override; False when there is none with this id."""
 
 
-@runtime_checkable
 class SettingChangesPort(Protocol):
     """Stores settings that were changed at run time, for all processes: the JSON value of each `section.key`.
 
     Methods block and raise `AnalyticsUnavailableError` on failure.
     """
 
-    @abstractmethod
     def list_setting_changes(self) -> Mapping[str, Any]:
         """Return all changed settings, by key."""
 
-    @abstractmethod
     def put_setting_changes(self, changes: Mapping[str, Any]) -> None:
         """Store these settings, all or none; others stay."""
 
-    @abstractmethod
     def delete_setting_changes(self, keys: Sequence[str]) -> None:
         """Remove these settings, all or none; keys that are not stored are ignored."""
 
 
-@runtime_checkable
 class WarmSetsPort(Protocol):
     """Stores warm sets, so that all processes agree on them and restarts do not change them.
 
     Methods block; a failure raises `AnalyticsUnavailableError`.
     """
 
-    @abstractmethod
     def get_warm_set(self, key: WarmSetKey) -> WarmSet | None:
         """Return the warm set of a principal, client, profile and project, None if there is none."""
 
-    @abstractmethod
     def put_warm_set(self, warm_set: WarmSet, replaces: float | None) -> WarmSet:
         """Store a warm set in place of the one created at `replaces`, and return the one that is stored.
 
@@ -346,11 +308,9 @@ class WarmSetsPort(Protocol):
         `WARM_SET_TTL_SECONDS` before the given one are removed.
         """
 
-    @abstractmethod
     def forget_warm_sets(self) -> None:
         """Remove all warm sets: the next session makes a new one from what is recorded by then."""
 
-    @abstractmethod
     def list_session_uses(
         self, principal: str | None = None, limit: int = MAX_USAGE_SESSIONS, *, profile: str | None = None
     ) -> Sequence[SessionUse]:
@@ -361,14 +321,12 @@ class WarmSetsPort(Protocol):
         """
 
 
-@runtime_checkable
 class ToolCatalogsPort(Protocol):
     """Gives the tool catalogs that `AnalyticsPort.record_many` stored.
 
     Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """
 
-    @abstractmethod
     def list_tool_catalogs(self, fingerprints: Sequence[str]) -> Sequence[StoredToolCatalog]:
         """Return the latest catalogs with these fingerprints, at most one for each variant, in any order."""
 
@@ -380,11 +338,9 @@ class ToolPinsPort(Protocol):
     Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """
 
-    @abstractmethod
     def list_tool_pins(self, servers: Sequence[str] | None = None) -> Sequence[ToolPin]:
         """Return the pins of these servers, or of all, by server and name."""
 
-    @abstractmethod
     def approve_tools(self, approved: Sequence[ToolPin]) -> None:
         """Take the `digest` of each pin as approved; other fields count only for tools that have no pin yet.
 
@@ -417,41 +373,33 @@ class SessionSummary:
     searches: int = 0
 
 
-@runtime_checkable
 class DashboardQueriesPort(Protocol):
     """Questions about all that was recorded, or the latest of it.
 
     Methods block; a failure arrives as `AnalyticsUnavailableError`.
     """
 
-    @abstractmethod
     def list_sessions(
         self, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
     ) -> Sequence[SessionSummary]:
         """Return the latest sessions whose place is before `before`, newest first; with None the latest of all."""
 
-    @abstractmethod
     def find_session(self, session_id: UUID) -> SessionSummary | None:
         """The session with this id."""
 
-    @abstractmethod
     def list_invocations(self, session_id: UUID, limit: int | None = None) -> Sequence[ToolInvocation]:
         """Return the latest of one session's invocations, or all of them, in order."""
 
-    @abstractmethod
     def latest_exposures(self, session_id: UUID, most: int) -> Sequence[Exposure]:
         """The latest of one session's exposures, in the order of their time."""
 
-    @abstractmethod
     def list_top_cooccurrences(self, most_tools: int) -> Sequence[Cooccurrence]:
         """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
 
 
-@runtime_checkable
 class ArchivePort(RecordStorePort, SessionHistoryPort, Protocol):
     """Stores sessions, calls and lists a second time, for longer, and answers questions about them."""
 
-    @abstractmethod
     def erase(self, request: ErasureRequest, erased: Sequence[UUID], client_hash: Callable[[str], str]) -> int:
         """Remove the sessions of a subject that this installation sent, and those with an id in `erased`.
 
@@ -494,18 +442,15 @@ class AnalyticsPort(
         """Store a tool call that ended; its session may be stored later."""
         self.record_many([invocation])
 
-    @abstractmethod
     def get_cooccurrences(self, tools: Sequence[str]) -> Sequence[Cooccurrence]:
         """Return the pairs that contain any of the tools, most frequent first, then by name."""
 
-    @abstractmethod
     def get_tool_frequencies(self, since: float = 0.0) -> Mapping[str, int]:
         """Return the number of uses of each upstream tool since a time, in seconds since the epoch.
 
         A call is a use if its outcome is one of `USES`. Calls of meta-tools are not counted.
         """
 
-    @abstractmethod
     def maintenance_lease(self) -> AbstractContextManager[bool]:
         """Hold the maintenance lease while the block runs; yields False if another process holds it.
 
@@ -513,22 +458,18 @@ class AnalyticsPort(
         breaks is lost without a word: take it for one round at a time, and do what may be done twice.
         """
 
-    @abstractmethod
     def record_many(self, records: Sequence[Record]) -> None:
         """Store all records in one transaction, or none of them. Ends of sessions count after all else."""
 
-    @abstractmethod
     def get_context_vectors(self, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
         """Return the mean vector of the learned pairs of each session that has some; of the most frequent model."""
 
-    @abstractmethod
     def end_idle_sessions(self, before: float) -> int:
         """End every open session that started, called and was shown nothing since `before`, and give their number.
 
         It ended with the start of its last call or its last exposure; a later `SessionClosed` replaces it.
         """
 
-    @abstractmethod
     def refresh_cooccurrences(self, now: float, most_sessions: int = MAX_COOCCURRENCE_SESSIONS) -> int:
         """Recompute co-occurrence from the successful calls in the latest `most_sessions`; the number of pairs.
 
@@ -536,19 +477,15 @@ class AnalyticsPort(
         that did not change may keep the time at which it was last updated.
         """
 
-    @abstractmethod
     def get_refresh_time(self) -> float:
         """When co-occurrence was computed last, in seconds since the epoch; 0 when it never was or has no pairs."""
 
-    @abstractmethod
     def list_known_tools(self) -> Collection[str]:
         """Return the tools of upstream servers that any recorded list had or hid, or that ran."""
 
-    @abstractmethod
     def list_learned_pairs(self, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
         """The learned pairs of one model, newest first, then the most confident."""
 
-    @abstractmethod
     def prune_learned_pairs(self, most: int, at_once: int = ROW_BATCH_SIZE) -> Iterator[int]:
         """Delete all learned pairs but the `most` newest, of any model, about `at_once` in each step.
 

@@ -1,9 +1,8 @@
 """The client side of riglm, as the inside sees it."""
 
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope
@@ -40,19 +39,15 @@ class Caller:
 class ClientResponseSink(Protocol):
     """Where the downstream adapter takes the answer to one request, and what belongs to it."""
 
-    @abstractmethod
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         """A notification or request of the server that belongs to the request."""
 
-    @abstractmethod
     def primed(self, event: EventPosition) -> None:
         """A place in the event stream without a message."""
 
-    @abstractmethod
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """The answer; nothing comes after it."""
 
-    @abstractmethod
     def interrupted(self) -> None:
         """The stream ends here without an answer; the client will take it up again."""
 
@@ -81,7 +76,6 @@ class ForwardingSink(ClientResponseSink):
 class ClientChannel(Protocol):
     """Messages to a connected client outside of its requests."""
 
-    @abstractmethod
     def push(self, message: Message, event: EventPosition | None = None) -> bool:
         """Hand over a message; False when there is no open stream to carry it now."""
 
@@ -115,7 +109,6 @@ class HandshakeConnection(Protocol):
         """Whether the server names places in its event streams, and takes `resume`; otherwise that is for others."""
         return False
 
-    @abstractmethod
     def received(
         self,
         message: Message,
@@ -126,29 +119,23 @@ class HandshakeConnection(Protocol):
     ) -> InFlightRequest | None:
         """Take a message of the client; something underway for a request."""
 
-    @abstractmethod
     def listen(self, *, listening: bool) -> None:
         """True if the client has a stream open for server messages."""
 
-    @abstractmethod
     def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         """The client asks for the rest of a stream that it lost."""
 
     @property
-    @abstractmethod
     def session(self) -> Session:
         """The session as known now."""
 
     @property
-    @abstractmethod
     def tickets(self) -> Mapping[str, bytes]:
         """Resume tokens by server, for servers that other processes can continue."""
 
-    @abstractmethod
     def adopt(self, handoff: ConnectionHandoff) -> bool:
         """Continue a connection that another process began; False if servers must be sent all of it again."""
 
-    @abstractmethod
     def heard(self, notice: Message) -> None:
         """Another process was notified that a list changed."""
 
@@ -156,11 +143,9 @@ class HandshakeConnection(Protocol):
         """The client did something at another process."""
         return
 
-    @abstractmethod
     def detach(self) -> None:
         """Other processes go on with the connection: closing it must end nothing that is not this process's own."""
 
-    @abstractmethod
     async def close(self) -> None:
         """The connection ended."""
 
@@ -168,7 +153,6 @@ class HandshakeConnection(Protocol):
 class ModernRequestHandler(Protocol):
     """Takes requests of the modern era, each by itself."""
 
-    @abstractmethod
     def received(
         self,
         message: Message,
@@ -179,15 +163,12 @@ class ModernRequestHandler(Protocol):
     ) -> InFlightRequest:
         """Take a request."""
 
-    @abstractmethod
     def handle_notification(self, message: Message) -> None:
         """Take a notification."""
 
-    @abstractmethod
     def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:
         """The client gave a request up; `notice` is its cancellation, if it sent one."""
 
-    @abstractmethod
     def input_schema(self, tool: str) -> bytes | None:
         """The raw `inputSchema` of a tool that was listed, by the name that clients use."""
 
@@ -196,43 +177,34 @@ class DualEraConnection(Protocol):
     """A client on a channel that carries both eras."""
 
     @property
-    @abstractmethod
     def in_flight(self) -> Sequence[Message]:
         """The client's requests without a response yet, except subscriptions, which have none to wait for."""
 
-    @abstractmethod
     def received(self, line: bytes) -> None:
         """Take one message as it came; what is none is answered with an error."""
 
-    @abstractmethod
     def take(self, message: Message) -> None:
         """Take one message that is decoded already."""
 
-    @abstractmethod
     async def close(self) -> None:
         """The client disconnected."""
 
 
-@runtime_checkable
 class DownstreamPort(Protocol):
     """The application as downstream adapters use it."""
 
     arrived: Callable[[], None] | None = None
     """Called when a message is complete and about to be read; None without a measurement."""
 
-    @abstractmethod
     def modern_for(self, caller: Caller) -> ModernRequestHandler:
         """The handler of a caller's requests of the modern era: the same for callers with the same rights."""
 
-    @abstractmethod
     def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
         """A connection whose every answer goes to `sink`."""
 
-    @abstractmethod
     def hold(self, *, on: bool) -> None:
         """Take nothing from the servers for the time being, or go on: the only client of this process does not read."""
 
-    @abstractmethod
     def converse(self, caller: Caller, channel: ClientChannel) -> HandshakeConnection:
         """A conversation for a client that opens a connection with the handshake."""
 
@@ -250,21 +222,17 @@ BeforeResponse = Callable[[Message], Awaitable[None]]
 class SessionSharing(Protocol):
     """Lets any process serve any request of a session. Nothing here raises, or waits longer than a short deadline."""
 
-    @abstractmethod
     async def opening(self, caller: Caller) -> None:
         """A client is about to be let in, whose session may be known by a handle."""
 
-    @abstractmethod
     async def opened(
         self, session_id: bytes, caller: Caller, handshake: Message, conversation: HandshakeConnection
     ) -> None:
         """A client was let in: from now on other processes may go on with its connection."""
 
-    @abstractmethod
     async def find(self, session_id: bytes, caller: Caller) -> ConnectionHandoff | None:
         """What is needed to go on here with this caller's connection; None when it is known nowhere, or not his."""
 
-    @abstractmethod
     async def resume(
         self,
         session_id: bytes,
@@ -278,7 +246,6 @@ class SessionSharing(Protocol):
         Without `introduce` no server is contacted: the connection is only ended.
         """
 
-    @abstractmethod
     async def arrives(
         self, session_id: bytes, message: Message, caller: Caller, conversation: HandshakeConnection
     ) -> BeforeResponse | None:
@@ -288,29 +255,23 @@ class SessionSharing(Protocol):
             SessionEndedError: the client ended it at another process.
         """
 
-    @abstractmethod
     async def modern_arrives(
         self, message: Message, envelope: RequestEnvelope, caller: Caller
     ) -> BeforeResponse | None:
         """Bring the session of a request of the modern era up to date; None when the request will change nothing."""
 
-    @abstractmethod
     async def ended(self, session_id: bytes) -> None:
         """The client ended its connection: no process goes on with it."""
 
-    @abstractmethod
     async def lives(self, session_ids: Sequence[bytes], *, longer: bool) -> list[bool]:
         """Which connections other processes may go on with; with `longer` they stay so from now as if just used."""
 
-    @abstractmethod
     def left(self, session_id: bytes) -> None:
         """A connection is not kept here any more."""
 
-    @abstractmethod
     def notify(self, session_id: bytes, news: str) -> None:
         """Let the other processes that keep a connection know of something."""
 
-    @abstractmethod
     def listen(self, listener: "NewsListener") -> None:
         """Call `listener` with news of other processes about connections."""
 
@@ -318,6 +279,5 @@ class SessionSharing(Protocol):
 class NewsListener(Protocol):
     """Who keeps connections."""
 
-    @abstractmethod
     def heard(self, session_id: bytes, news: str) -> None:
         """Another process says something of a connection that is kept here."""

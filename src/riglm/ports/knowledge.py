@@ -1,10 +1,9 @@
 """Where thoughts and the knowledge graph are kept and asked for."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import NamedTuple, Protocol, Self
 from uuid import UUID
 
 from riglm.domain.knowledge import Embedding, Entity, Observation, Relation, SnippetCandidate, Table, Thought
@@ -42,7 +41,6 @@ class UpsertCounts(NamedTuple):
     changed: int
 
 
-@runtime_checkable
 class KnowledgePort(Protocol):
     """Keeps what is known. Methods block; every failure of the store arrives as `AnalyticsUnavailableError`.
 
@@ -52,40 +50,32 @@ class KnowledgePort(Protocol):
     itself.
     """
 
-    @abstractmethod
     def __enter__(self) -> Self:
         """Open the store, bringing its schema up to date."""
 
-    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the store."""
 
-    @abstractmethod
     def add_thoughts(self, thoughts: Sequence[Thought]) -> UpsertCounts:
         """Keep thoughts, all or none."""
 
-    @abstractmethod
     def add_entities(self, entities: Sequence[Entity]) -> UpsertCounts:
         """Keep entities, all or none. A text or kind that changed takes the place of the old one."""
 
-    @abstractmethod
     def refresh_entity_texts(self, owner: str, names: Sequence[str]) -> int:
         """Put an owner's entities of these names in words by the relations that there are now, in one step.
 
         Those whose words are others then wait for a vector of these; how many they were.
         """
 
-    @abstractmethod
     def add_observations(self, observations: Sequence[Observation]) -> UpsertCounts:
         """Keep observations, all or none."""
 
-    @abstractmethod
     def add_relations(self, relations: Sequence[Relation]) -> int:
         """Keep relations, all or none; how many were new."""
 
-    @abstractmethod
     def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> Sequence[SnippetCandidate]:
         """The `most` pieces of a table that are most similar to a vector, the most similar first, exactly.
 
@@ -93,35 +83,27 @@ class KnowledgePort(Protocol):
         left out unless the scope includes them.
         """
 
-    @abstractmethod
     def counts(self, owner: str | None, model: str) -> KnowledgeCounts:
         """How much there is."""
 
-    @abstractmethod
     def entities_named(self, owner: str, names: Sequence[str]) -> Sequence[Entity]:
         """An owner's entities with these names, in no order, without their vectors."""
 
-    @abstractmethod
     def relations_of(self, owner: str, names: Sequence[str]) -> Sequence[Relation]:
         """An owner's relations that have an entity of these names at either end, in no order; the ends need not be."""
 
-    @abstractmethod
     def ids(self, table: Table, scope: Scope) -> Sequence[UUID]:
         """All that the scope lets be seen, in no order."""
 
-    @abstractmethod
     def newest(self, table: Table, scope: Scope, most: int) -> Sequence[Thought | Entity | Observation]:
         """The pieces that were made last, newest first, without their vectors."""
 
-    @abstractmethod
     def without_vector(self, table: Table, model: str, most: int) -> Sequence[Thought | Entity | Observation]:
         """Return pieces of all owners without a vector of this model, oldest first."""
 
-    @abstractmethod
     def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
         """Store the vectors of pieces, replacing older ones; deleted pieces are left alone."""
 
-    @abstractmethod
     def forget(self, table: Table, ids: Sequence[UUID], owner: str | None) -> int:
         """Delete pieces of an owner, or of all; return how many there were.
 
@@ -129,6 +111,5 @@ class KnowledgePort(Protocol):
         it, and need a new vector.
         """
 
-    @abstractmethod
     def forget_owner(self, owner: str | None) -> int:
         """Delete all pieces of an owner, or of all; return how many there were; their relations are deleted too."""

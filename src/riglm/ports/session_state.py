@@ -1,10 +1,9 @@
 """What several riglm processes know of their sessions together."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Final, Protocol, Self
 
 _current: Final[ContextVar["TimeBudget | None"]] = ContextVar("riglm-patience", default=None)
 
@@ -31,7 +30,6 @@ class TimeBudget:
         return _current.get() or cls()
 
 
-@runtime_checkable
 class SessionStatePort(Protocol):
     """Values under keys, each for a time, and news for every process.
 
@@ -39,7 +37,6 @@ class SessionStatePort(Protocol):
     once; writes and messages are queued, up to a limit, and sent when it is available again.
     """
 
-    @abstractmethod
     async def take(self, keys: Sequence[str], seconds: float) -> list[bytes | None]:
         """Return the values under these keys, in order, None where there is none; all are kept for `seconds` from now.
 
@@ -47,7 +44,6 @@ class SessionStatePort(Protocol):
             StateUnavailableError: the state cannot be reached in time.
         """
 
-    @abstractmethod
     async def there(self, keys: Sequence[str]) -> list[bool]:
         """Whether there are values under these keys, which changes nothing for how long they stay.
 
@@ -55,7 +51,6 @@ class SessionStatePort(Protocol):
             StateUnavailableError: the state cannot be reached in time.
         """
 
-    @abstractmethod
     async def claim(self, key: str, value: bytes, seconds: float) -> bytes:
         """The value under a key, which is this one if there was none.
 
@@ -63,7 +58,6 @@ class SessionStatePort(Protocol):
             StateUnavailableError: the state cannot be reached in time.
         """
 
-    @abstractmethod
     async def swap(self, key: str, before: bytes, value: bytes, seconds: float) -> bytes | None:
         """Set a value for `seconds` if the current one is `before` (None: if there is none). Returns None on success.
 
@@ -74,7 +68,6 @@ class SessionStatePort(Protocol):
             later.
         """
 
-    @abstractmethod
     async def number(self, key: str, beyond: int, seconds: float) -> int:
         """Return a number greater than `beyond` that no process got under this key, whose expiry starts again.
 
@@ -82,31 +75,24 @@ class SessionStatePort(Protocol):
             StateUnavailableError: the state cannot be reached in time.
         """
 
-    @abstractmethod
     async def keep(self, key: str, value: bytes, seconds: float) -> None:
         """Set a value for `seconds`; never raises."""
 
-    @abstractmethod
     async def drop(self, keys: Sequence[str]) -> None:
         """Let values go; never raises."""
 
-    @abstractmethod
     async def notify(self, news: bytes) -> None:
         """Publish a message to all processes, including this one; never raises."""
 
-    @abstractmethod
     async def returned(self, seconds: float) -> bool:
         """True if the state is available; one that failed less than `seconds` ago is waited for."""
 
-    @abstractmethod
     def listen(self, listener: Callable[[bytes], None]) -> None:
         """Call `listener` with all messages from now on, in the order in which they were published."""
 
-    @abstractmethod
     async def __aenter__(self) -> Self:
         """Open what is needed; a state that cannot be reached is tried again later."""
 
-    @abstractmethod
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -1,10 +1,9 @@
 """Where records wait on disk while the store is unavailable."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self
 
 from riglm.domain.errors import RiglmError
 from riglm.ports.analytics import Record
@@ -28,7 +27,6 @@ class SpooledRecords:
     skipped: int = 0
 
 
-@runtime_checkable
 class SpoolPort(Protocol):
     """Keeps records on disk, in order, until they are removed. It is used by one thread.
 
@@ -36,17 +34,14 @@ class SpoolPort(Protocol):
     process are adopted by the next one that starts. Constructing a spool opens nothing.
     """
 
-    @abstractmethod
     def __enter__(self) -> Self:
         """Adopt the records of ended processes."""
 
-    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Sync, and leave to the next process what was not removed."""
 
-    @abstractmethod
     def append(self, records: Sequence[Record]) -> int:
         """Append all records but those that cannot be encoded, and return the number of those.
 
@@ -54,11 +49,9 @@ class SpoolPort(Protocol):
             SpoolUnavailableError: no record was appended.
         """
 
-    @abstractmethod
     def hurry(self) -> None:
         """Do not wait for the disk in any later `append`: the process ends soon, and what is not appended is lost."""
 
-    @abstractmethod
     def sync(self) -> None:
         """Make what was appended survive a loss of power.
 
@@ -66,20 +59,16 @@ class SpoolPort(Protocol):
             SpoolUnavailableError: it may not survive one.
         """
 
-    @abstractmethod
     def read(self, limit: int) -> SpooledRecords | None:
         """Return the oldest records that were not removed, at most `limit`; None if there are none."""
 
-    @abstractmethod
     def remove(self) -> None:
         """Remove the records that `read` returned last."""
 
     @property
-    @abstractmethod
     def is_empty(self) -> bool:
         """True if nothing is left to read."""
 
     @property
-    @abstractmethod
     def size_bytes(self) -> int:
         """The space that its records take on disk."""

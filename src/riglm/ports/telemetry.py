@@ -1,9 +1,8 @@
 """Metrics that are scraped, and traces of requests."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
@@ -17,14 +16,12 @@ if TYPE_CHECKING:  # it comes with what only prediction needs
     from riglm.ports.embedder import EmbedderStatus
 
 
-@runtime_checkable
 class MeterPort(Protocol):
     """Counts what happens. Called on the event loop, within calls: it takes a few microseconds and never raises.
 
     Durations are in seconds. A component without metrics holds None in place of a meter.
     """
 
-    @abstractmethod
     def called(
         self,
         session_id: UUID,
@@ -42,31 +39,24 @@ class MeterPort(Protocol):
         nothing; in shadow mode it is about the list that would have been shown.
         """
 
-    @abstractmethod
     def held(self, upstream: str, seconds: float) -> None:
         """What riglm itself took of a call that a server answered."""
 
-    @abstractmethod
     def exposed(self, exposure: Exposure, *, changed: bool) -> None:
         """Record a list; `changed` is True if it differs from the previous list of the session."""
 
-    @abstractmethod
     def listed(self, seconds: float) -> None:
         """Record what riglm itself took of a tool list, after the last page of the servers had arrived."""
 
-    @abstractmethod
     def tool_changed(self, pin: ToolPin) -> None:
         """A tool is not as it was approved."""
 
-    @abstractmethod
     def predicted(self, seconds: float) -> None:
         """A prediction was made."""
 
-    @abstractmethod
     def session_opened(self, session: Session) -> None:
         """A session began."""
 
-    @abstractmethod
     def session_closed(self, session_id: UUID, *, ended: bool) -> None:
         """A session is over; unless it `ended`, it goes on in another process."""
 
@@ -111,11 +101,9 @@ class MetricSources:
 class Span(Protocol):
     """One piece of work in a trace, under way until it is `ended`."""
 
-    @abstractmethod
     def carrier(self) -> Mapping[str, str]:
         """What lets the next one go on with the trace: `traceparent`, and `tracestate` if there is any."""
 
-    @abstractmethod
     def ended(self, error: str | None = None, code: int | None = None) -> None:
         """It is over; `error` is the kind of its failure, None when there was none, `code` that of a JSON-RPC error.
 
@@ -123,14 +111,11 @@ class Span(Protocol):
         """
 
 
-@runtime_checkable
 class TracerPort(Protocol):
     """Creates spans. Methods neither block nor raise; attributes contain names, never message content."""
 
-    @abstractmethod
     def served(self, name: str, attributes: Mapping[str, str], carrier: Mapping[str, str]) -> Span:
         """Start the span of a client request; `carrier` is its trace context."""
 
-    @abstractmethod
     def asked(self, name: str, attributes: Mapping[str, str], within: Span | None) -> Span:
         """Start the span of a request to a server, as a child of `within` or as a root."""

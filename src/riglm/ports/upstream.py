@@ -1,9 +1,8 @@
 """The servers behind riglm, as the inside sees them."""
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
@@ -32,23 +31,18 @@ class OutboundRequest(Protocol):
     resumable: bool
     """Whether the client can take up a broken event stream by itself."""
 
-    @abstractmethod
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         """A notification or request of the server that belongs to this request."""
 
-    @abstractmethod
     def primed(self, event: EventPosition) -> None:
         """The server named a place in its event stream without a message."""
 
-    @abstractmethod
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """The answer; `status` is the HTTP status it came with."""
 
-    @abstractmethod
     def failed(self, kind: ErrorKind, words: str) -> None:
         """No answer will come."""
 
-    @abstractmethod
     def interrupted(self) -> None:
         """The server closed the stream before the answer; only said when `resumable`."""
 
@@ -56,15 +50,12 @@ class OutboundRequest(Protocol):
 class ResumedStreamHandler(Protocol):
     """Takes the rest of a stream that the client lost."""
 
-    @abstractmethod
     def continued(self, message: Message, event: EventPosition | None = None) -> None:
         """The next message, which may be the answer to the request that the stream belongs to."""
 
-    @abstractmethod
     def primed(self, event: EventPosition) -> None:
         """A place in the stream without a message."""
 
-    @abstractmethod
     def ended(self) -> None:
         """The stream ended, or could not be had."""
 
@@ -72,7 +63,6 @@ class ResumedStreamHandler(Protocol):
 class ServerMessageHandler(Protocol):
     """Handler for server messages that belong to no client request, such as list-changed notifications."""
 
-    @abstractmethod
     def unsolicited(self, link: "UpstreamLink", message: Message, event: EventPosition | None = None) -> None:
         """A notification or request of the server that belongs to no request."""
 
@@ -104,23 +94,18 @@ class UpstreamLink(Protocol):
         """Number of times that the server's tools may have changed: it was restarted, or announced a change."""
         return 0
 
-    @abstractmethod
     def request(self, message: Message, reply: OutboundRequest) -> None:
         """Forward a request; the answer comes through `reply`."""
 
-    @abstractmethod
     def send(self, message: Message) -> None:
         """Forward a notification, or a response to a request of the server."""
 
-    @abstractmethod
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         """The client gave a request up; `notice` is its `notifications/cancelled`, if it sent one."""
 
-    @abstractmethod
     def listen(self, *, listening: bool) -> None:
         """Set whether server messages are delivered from now on."""
 
-    @abstractmethod
     def resume(self, last_event_id: bytes, stream: "ResumedStreamHandler") -> None:
         """Ask for the rest of a stream that broke off after the given event."""
 
@@ -140,12 +125,10 @@ class UpstreamLink(Protocol):
         """Leave the server's session to other processes: closing the link does not end it."""
         return
 
-    @abstractmethod
     async def close(self) -> None:
         """Close the link and end its requests."""
 
 
-@runtime_checkable
 class UpstreamPort(Protocol):
     """One server behind riglm."""
 
@@ -155,26 +138,21 @@ class UpstreamPort(Protocol):
         """The upstream as a caller uses it: a separate one if each caller has a separate account there."""
         return self
 
-    @abstractmethod
     def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
         """A link for one client connection of the handshake era; nothing is started until its first request.
 
         A server process that keeps state is never shared by clients of different principals.
         """
 
-    @abstractmethod
     def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         """The link for requests of the modern era, which may be shared between clients."""
 
-    @abstractmethod
     def supports(self, era: ProtocolEra) -> bool | None:
         """True if the upstream supports this era; None if it is not known yet."""
 
-    @abstractmethod
     def learned(self, era: ProtocolEra, *, supported: bool) -> None:
         """Remember what a conversation found out; forgotten when the upstream restarts."""
 
-    @abstractmethod
     def health(self) -> UpstreamHealth:
         """Return the connection state without a request. Thread-safe."""
 
@@ -189,6 +167,5 @@ class UpstreamPort(Protocol):
         """Deliver a `tools/list_changed` over every open link, for a server whose transport does not carry one."""
         return
 
-    @abstractmethod
     async def close(self) -> None:
         """End all links."""
