@@ -13,18 +13,14 @@ from benchmarks.evaluation.dataset import CATALOG, DatasetError, Row, rows
 from benchmarks.evaluation.sequences import read_sessions
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.report import CostMetrics, mean_or_zero
-from riglm.application.reports.session_replay import (
-    PricedSession,
-    ReplayedClient,
-    ReplayedSession,
-    SessionReplay,
-    usual_schema,
-)
+from riglm.application.reports.session_replay import PricedSession, SessionReplay, usual_schema
 from riglm.cli.output import progress
 from riglm.domain import jsonrpc
+from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_cost import DEFAULT_SIZES, Cost, SessionSizes
 from riglm.domain.tool import Tool, ToolCatalog
 
@@ -33,6 +29,19 @@ MAX_CALLS: Final = 40
 
 _MIN_CALLS: Final = 2
 _SECONDS_BETWEEN_SESSIONS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedClient:
+    """The client of replayed sessions.
+
+    `no_tool_search` is the result of the function of this name in `client_support`. `has_search` is True if the client
+    has a tool search, whose definition is then in every list.
+    """
+
+    name: str = "an-agent"
+    no_tool_search: str = ""
+    has_search: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +82,7 @@ async def evaluate_cost(
     *,
     learn: int,
     judge: int,
-    client: ReplayedClient | None = None,
+    client: ReplayedClient = ReplayedClient(),  # frozen
     sizes: SessionSizes = DEFAULT_SIZES,
 ) -> CostMetrics:
     """Learn from the first sessions and price those that follow, which are learned from as well."""
@@ -81,11 +90,15 @@ async def evaluate_cost(
     sessions = found.sessions[: learn + judge]
     with progress(found.name, len(sessions)) as advance:
         for place, calls in enumerate(sessions):
-            started_at = place * _SECONDS_BETWEEN_SESSIONS
-            replayed = ReplayedSession(
-                calls=calls, catalog=found.catalog, started_at=started_at, client=client or ReplayedClient()
+            session = Session(
+                started_at=place * _SECONDS_BETWEEN_SESSIONS,
+                era=ProtocolEra.HANDSHAKE,
+                transport=Transport.STDIO,
+                method=IdentificationMethod.PROCESS,
+                client=ClientInfo(name=client.name),
+                metadata={NO_TOOL_SEARCH: client.no_tool_search},
             )
-            priced = await replay.price(replayed)
+            priced = await replay.price(session, found.catalog, calls, has_search=client.has_search)
             if place >= learn:
                 judged.append(priced)
             advance(1)

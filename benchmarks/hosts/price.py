@@ -24,10 +24,9 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.evaluation.cost import CostSet, evaluate_cost, read_cost_set
+from benchmarks.evaluation.cost import CostSet, ReplayedClient, evaluate_cost, read_cost_set
 from benchmarks.evaluation.dataset import DatasetError, find_sets
 from benchmarks.hosts.rows import HOSTS, Host, Loading
-from riglm.application.reports.session_replay import ReplayedClient
 from riglm.container import Container
 from riglm.domain.client_support import CLIENTS, choose_surface, no_tool_search
 from riglm.domain.exposure import Surface

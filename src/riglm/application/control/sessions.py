@@ -12,16 +12,7 @@ from riglm.application.filtering.explanations import Explanation
 from riglm.domain import session_state
 from riglm.domain.errors import NotFoundError
 from riglm.domain.invocation import OWN_UPSTREAM, USES, ToolInvocation
-from riglm.domain.schemas.control_api import (
-    MAX_CALLS_PER_SESSION_DETAIL,
-    MAX_LISTS_PER_SESSION_DETAIL,
-    ExposedList,
-    Page,
-    SessionCall,
-    SessionDetail,
-    SessionEntry,
-    SessionPrediction,
-)
+from riglm.domain.schemas import control_api as models
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.ports.analytics import AnalyticsPort, SessionKey, SessionSummary
@@ -32,13 +23,13 @@ _Item = TypeVar("_Item")
 _Key = TypeVar("_Key")
 
 
-def cut_page(items: Sequence[_Item], limit: int, place: Callable[[_Item], Sequence[object]]) -> Page[_Item]:
+def cut_page(items: Sequence[_Item], limit: int, place: Callable[[_Item], Sequence[object]]) -> models.Page[_Item]:
     """Return the first `limit` items; with a cursor if there are more, which holds the `place` of the last item."""
     given = tuple(items[:limit])
     if len(items) <= limit:
-        return Page(items=given)
+        return models.Page(items=given)
     key = json.dumps(place(given[-1]), default=str).encode()
-    return Page(items=given, next_cursor=base64.urlsafe_b64encode(key).decode().rstrip("="))
+    return models.Page(items=given, next_cursor=base64.urlsafe_b64encode(key).decode().rstrip("="))
 
 
 def parse_cursor(cursor: str, read: Callable[..., _Key]) -> _Key:
@@ -58,7 +49,7 @@ def parse_cursor(cursor: str, read: Callable[..., _Key]) -> _Key:
 
 async def list_sessions(
     proxy: RunningProxy, *, active_only: bool = False, limit: int = 100, cursor: str | None = None
-) -> Page[SessionEntry]:
+) -> models.Page[models.SessionEntry]:
     """Return the sessions of this process and of the store, newest first, each once however many begin meanwhile.
 
     Raises:
@@ -74,7 +65,7 @@ async def list_sessions(
     return cut_page(sorted(found.values(), key=_get_place, reverse=True), limit, _get_place)
 
 
-async def get_session(proxy: RunningProxy, session_id: UUID) -> SessionDetail:
+async def get_session(proxy: RunningProxy, session_id: UUID) -> models.SessionDetail:
     """Return one session, with its latest calls and lists.
 
     Raises:
@@ -84,16 +75,16 @@ async def get_session(proxy: RunningProxy, session_id: UUID) -> SessionDetail:
     summary, calls, shown = await proxy.store.ask(
         lambda store: (
             store.find_session(session_id),
-            store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL),
-            store.latest_exposures(session_id, MAX_LISTS_PER_SESSION_DETAIL),
+            store.list_invocations(session_id, models.MAX_CALLS_PER_SESSION_DETAIL),
+            store.latest_exposures(session_id, models.MAX_LISTS_PER_SESSION_DETAIL),
         )
     )
     recorded = session if summary is None else summary.session
     if recorded is None:
         raise create_unknown_session(session_id)
     entry = _to_session_entry(recorded, summary, {} if session is None else {session_id: session})
-    of_calls, of_lists = map(SessionCall.model_validate, calls), map(ExposedList.model_validate, shown)
-    return SessionDetail(**dict(entry), calls=tuple(of_calls), shown=tuple(of_lists))
+    of_calls, of_lists = map(models.SessionCall.model_validate, calls), map(models.ExposedList.model_validate, shown)
+    return models.SessionDetail(**dict(entry), calls=tuple(of_calls), shown=tuple(of_lists))
 
 
 def create_unknown_session(session_id: object) -> NotFoundError:
@@ -107,17 +98,19 @@ def _read_session_key(started_at: float, id_: str) -> SessionKey:
     return SessionKey(float(started_at), UUID(hex=id_))
 
 
-def _get_place(session: Session | SessionEntry) -> SessionKey:
+def _get_place(session: Session | models.SessionEntry) -> SessionKey:
     return SessionKey(session.started_at, session.id)
 
 
-def _to_session_entry(recorded: Session, summary: SessionSummary | None, here: Mapping[UUID, Session]) -> SessionEntry:
+def _to_session_entry(
+    recorded: Session, summary: SessionSummary | None, here: Mapping[UUID, Session]
+) -> models.SessionEntry:
     """A session as it is here, else as it is recorded; what is counted may be a moment behind."""
     live = here.get(recorded.id)
     session = live or recorded
     ended_at = None if live is not None else recorded.ended_at
     counts: dict[str, Any] = {name: getattr(summary, name, 0) for name in _COUNTS}
-    return SessionEntry(
+    return models.SessionEntry(
         **{name: getattr(session, name) for name in _IDENTITY},
         **counts,
         started_at=recorded.started_at,
@@ -131,7 +124,7 @@ def _to_session_entry(recorded: Session, summary: SessionSummary | None, here: M
 _MAX_LISTS_SEARCHED: Final = 20
 
 
-async def get_prediction(proxy: RunningProxy, session_id: UUID) -> SessionPrediction:
+async def get_prediction(proxy: RunningProxy, session_id: UUID) -> models.SessionPrediction:
     """Return the next list of a session, and why each tool is shown or hidden; this changes nothing.
 
     Raises:
@@ -171,4 +164,4 @@ def _find_recorded(
         raise create_unknown_session(session_id)
     lists = [each for each in store.latest_exposures(session_id, _MAX_LISTS_SEARCHED) if each.is_list]
     tools = (*lists[-1].shown, *lists[-1].hidden) if lists else summary.session.tools_available
-    return summary.session, store.list_invocations(session_id, MAX_CALLS_PER_SESSION_DETAIL), tools
+    return summary.session, store.list_invocations(session_id, models.MAX_CALLS_PER_SESSION_DETAIL), tools

@@ -10,24 +10,7 @@ from typing import Any, Final
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.reports.figures import ListObservation, cost_fields, hit_figures, list_figures, tool_statistics
 from riglm.application.reports.verdict import judge_figures
-from riglm.domain.schemas.control_api import (
-    Bucket,
-    EmbedderSignal,
-    Health,
-    HitRate,
-    ListTotals,
-    PriceTotals,
-    Readiness,
-    RecordTotals,
-    Series,
-    SessionClusters,
-    SessionTotals,
-    StoreHealth,
-    Summary,
-    TokenTotals,
-    ToolTotals,
-    UpstreamEntry,
-)
+from riglm.domain.schemas import control_api as models
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.analytics import AnalyticsPort, SessionHistoryPort, TrainingCall
 
@@ -35,7 +18,7 @@ _TIMEOUT_SECONDS: Final = 2.0
 """Seconds to wait for the proxy: less than usual, since a blocked proxy is an answer as well."""
 
 
-async def get_health(proxy: RunningProxy) -> Health:
+async def get_health(proxy: RunningProxy) -> models.Health:
     """Return the state of all parts. The store is not asked: the state is that of the last query.
 
     Raises:
@@ -47,24 +30,24 @@ async def get_health(proxy: RunningProxy) -> Health:
     readiness, records, is_failing = _judge_readiness(upstreams), proxy.recorder.counts(), proxy.is_store_failing
     is_degraded = is_failing or any(each.state == "broken" for each in upstreams)
     is_blind = signal["embeddings"]["status"] == "unavailable"
-    return Health(
+    return models.Health(
         status="degraded" if is_degraded or is_blind else "ok",
         live=True,
         ready=readiness.ready,
         version=proxy.version,
         started_at=proxy.started_at,
         upstreams=tuple(upstreams),
-        store=StoreHealth(
+        store=models.StoreHealth(
             kind=proxy.store_kind,
             state="unavailable" if is_failing else "ok",
             queued=records.queued,
             spooled=records.spooled,
         ),
-        embedder=EmbedderSignal.model_validate(signal),
+        embedder=models.EmbedderSignal.model_validate(signal),
     )
 
 
-async def get_readiness(proxy: RunningProxy) -> Readiness:
+async def get_readiness(proxy: RunningProxy) -> models.Readiness:
     """Return whether clients can be served: an unavailable store or embedder prevents no client from that."""
     return _judge_readiness(await proxy.loop.look(lambda: _list_upstreams(proxy), timeout_seconds=_TIMEOUT_SECONDS))
 
@@ -80,29 +63,29 @@ async def get_embedder(proxy: RunningProxy) -> Mapping[str, Any]:
     return await proxy.loop.look(load)
 
 
-def _list_upstreams(proxy: RunningProxy) -> list[UpstreamEntry]:
+def _list_upstreams(proxy: RunningProxy) -> list[models.UpstreamEntry]:
     healths, owners = {each.name: each for each in proxy.upstreams()}, proxy.services.owners
     counts = proxy.services.catalogs.counts() if owners.only else Counter(owners.servers().values())
     found = []
     for spec in proxy.specs:
         health = healths.get(spec.name, UpstreamHealth(name=spec.name))
         fields = {**asdict(health), "since": health.since or None}
-        found.append(UpstreamEntry(**fields, transport=spec.kind, tools=counts.get(spec.name)))
+        found.append(models.UpstreamEntry(**fields, transport=spec.kind, tools=counts.get(spec.name)))
     return found
 
 
-def _judge_readiness(upstreams: Sequence[UpstreamEntry]) -> Readiness:
+def _judge_readiness(upstreams: Sequence[models.UpstreamEntry]) -> models.Readiness:
     broken = [each.name for each in upstreams if each.state == "broken"]
     if broken and len(broken) == len(upstreams):
-        return Readiness(ready=False, reasons=(f"no server can be reached: {', '.join(broken)}",))
-    return Readiness(ready=True)
+        return models.Readiness(ready=False, reasons=(f"no server can be reached: {', '.join(broken)}",))
+    return models.Readiness(ready=True)
 
 
 _DAY_SECONDS: Final = 86_400.0
 _TOKENS: Final = ("shown", "hidden", "meta_tools", "resent")
 
 
-async def get_summary(proxy: RunningProxy, since: float = 0.0) -> Summary:
+async def get_summary(proxy: RunningProxy, since: float = 0.0) -> models.Summary:
     """Return the figures of the sessions that started since a time."""
 
     def count_sessions(store: SessionHistoryPort) -> tuple[int, int]:
@@ -118,23 +101,23 @@ async def get_summary(proxy: RunningProxy, since: float = 0.0) -> Summary:
     is_on = mode == "enforce" and rules.is_on and rules.strategy == "prediction"
     cost, lists = cost_fields(now.cost), list_figures(now.lists)
     mean_shown, mean_available = _get_means(now.lists)
-    return Summary(
+    return models.Summary(
         since=since,
         mode=mode,
         verdict=judge_figures(figures, is_on=is_on, stored=stored),
-        sessions=SessionTotals(active=active, total=usage.sessions, in_time=in_time),
+        sessions=models.SessionTotals(active=active, total=usage.sessions, in_time=in_time),
         calls=usage.calls,
         failures=usage.failures,
-        price=PriceTotals(
+        price=models.PriceTotals(
             mode=mode, sessions=cost["sessions"], of_no_proxy=cost["price"], of_host_search=cost["price_of_search"]
         ),
-        hit_rate=HitRate(**hit_figures(now.judged)),
-        lists=ListTotals(
+        hit_rate=models.HitRate(**hit_figures(now.judged)),
+        lists=models.ListTotals(
             shown=lists["lists"], changes=lists["changes"], mean_shown=mean_shown, mean_available=mean_available
         ),
-        tokens=TokenTotals(mode=mode, **{name: lists[f"tokens_{name}"] for name in _TOKENS}),
-        records=RecordTotals.model_validate(proxy.recorder.counts()),
-        tools=ToolTotals(known=known, used=used, never_used=known - used),
+        tokens=models.TokenTotals(mode=mode, **{name: lists[f"tokens_{name}"] for name in _TOKENS}),
+        records=models.RecordTotals.model_validate(proxy.recorder.counts()),
+        tools=models.ToolTotals(known=known, used=used, never_used=known - used),
         searches=list_figures(figures.lists)["searches"],
     )
 
@@ -147,7 +130,7 @@ async def get_series(
     buckets: int = 60,
     sessions_since: float | None = None,
     tool: str | None = None,
-) -> Series:
+) -> models.Series:
     """Return what happened from `since` until `until`; by default until now, and for a day.
 
     Sessions count that started since `sessions_since`, by default since `since`. A time without length has no buckets.
@@ -156,7 +139,7 @@ async def get_series(
     end = time.time() if until is None else until
     start = max(end - _DAY_SECONDS, 0.0) if since is None else since
     if start >= end:
-        return Series(buckets=())
+        return models.Series(buckets=())
     figures = await proxy.queries.figures(start if sessions_since is None else sessions_since)
     seconds = (end - start) / buckets
     calls, lists = defaultdict[int, list[TrainingCall]](list), defaultdict[int, list[ListObservation]](list)
@@ -167,16 +150,16 @@ async def get_series(
         if start <= shown.at < end:
             lists[min(int((shown.at - start) / seconds), buckets - 1)].append(shown)
     found = (_to_bucket(start + place * seconds, seconds, calls[place], lists[place]) for place in range(buckets))
-    return Series(buckets=tuple(found))
+    return models.Series(buckets=tuple(found))
 
 
-async def get_session_clusters(proxy: RunningProxy, limit: int = 20) -> SessionClusters:
+async def get_session_clusters(proxy: RunningProxy, limit: int = 20) -> models.SessionClusters:
     """Return the `limit` most frequent kinds of work among the latest sessions."""
     found = await proxy.queries.ask("clusters", _cluster_sessions)
     return found.model_copy(update={"clusters": found.clusters[:limit]})
 
 
-def _cluster_sessions(store: AnalyticsPort) -> SessionClusters:
+def _cluster_sessions(store: AnalyticsPort) -> models.SessionClusters:
     from riglm.domain import session_clusters as domain  # noqa: PLC0415  # numpy takes a tenth of a second to import
 
     recorded = store.list_training_sessions(domain.MAX_CLUSTERED_SESSIONS)
@@ -189,12 +172,14 @@ def _cluster_sessions(store: AnalyticsPort) -> SessionClusters:
         for session in recorded
     ]
     found = domain.describe_clusters(profiles, domain.cluster_sessions(profiles))
-    return SessionClusters(sessions=len(profiles), total=len(found), clusters=tuple(found))
+    return models.SessionClusters(sessions=len(profiles), total=len(found), clusters=tuple(found))
 
 
-def _to_bucket(at: float, seconds: float, calls: Sequence[TrainingCall], lists: Sequence[ListObservation]) -> Bucket:
+def _to_bucket(
+    at: float, seconds: float, calls: Sequence[TrainingCall], lists: Sequence[ListObservation]
+) -> models.Bucket:
     shown, available = _get_means(lists)
-    return Bucket(
+    return models.Bucket(
         at=at,
         seconds=seconds,
         calls=len(calls),

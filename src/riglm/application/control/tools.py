@@ -12,17 +12,7 @@ from riglm.application.reports.figures import tool_statistics, tool_totals
 from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import ConflictError, NotFoundError
-from riglm.domain.schemas.control_api import (
-    Companion,
-    CooccurrenceMap,
-    Page,
-    ToolApproval,
-    ToolChangeEntry,
-    ToolChanges,
-    ToolDetail,
-    ToolEntry,
-    ToolPair,
-)
+from riglm.domain.schemas import control_api as models
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import AnalyticsPort
 
@@ -36,7 +26,7 @@ _LEAD_SECONDS: Final = 900.0
 
 async def list_tools(
     proxy: RunningProxy, *, unused_only: bool = False, since: float = 0.0, limit: int = 100, cursor: str | None = None
-) -> Page[ToolEntry]:
+) -> models.Page[models.ToolEntry]:
     """Return the tools of `find_tools`, page by page.
 
     Raises:
@@ -49,7 +39,7 @@ async def list_tools(
     return cut_page(found, limit, _get_place)
 
 
-async def find_tools(proxy: RunningProxy, since: float) -> Sequence[ToolEntry]:
+async def find_tools(proxy: RunningProxy, since: float) -> Sequence[models.ToolEntry]:
     """Return every tool that ran or was listed in sessions since then, or is listed now, most used first, then by name.
 
     Meta-tools are left out, and so are names that only clients used, of tools that there never were.
@@ -57,10 +47,10 @@ async def find_tools(proxy: RunningProxy, since: float) -> Sequence[ToolEntry]:
     live = await proxy.loop.look(proxy.live_tools)
     found = tool_statistics(await proxy.queries.figures(since), live)
     named = (each if each.invocations else replace(each, upstream=live.get(each.tool, "")) for each in found)
-    return [ToolEntry.model_validate(each) for each in named]
+    return [models.ToolEntry.model_validate(each) for each in named]
 
 
-async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> ToolDetail:
+async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> models.ToolDetail:
     """Return one tool, over all servers that had it; its series begins shortly before its first call.
 
     Raises:
@@ -70,12 +60,12 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
     if not entries:
         raise NotFoundError("there is no tool of this name: none was used or listed in the sessions that count")
     figures = await proxy.queries.figures(since)
-    entry = entries[0] if len(entries) == 1 else ToolEntry.model_validate(tool_totals(figures, name))
+    entry = entries[0] if len(entries) == 1 else models.ToolEntry.model_validate(tool_totals(figures, name))
     pairs = await proxy.queries.ask(
         ("companions", name), lambda store: _refresh_cooccurrences(store).get_cooccurrences([name])
     )
     companions = (
-        Companion(
+        models.Companion(
             tool=pair.tool_b if pair.tool_a == name else pair.tool_a,
             count=pair.count,
             mean_distance=pair.average_distance,
@@ -87,7 +77,7 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
         proxy, since=None if begin is None else max(0.0, begin - _LEAD_SECONDS), sessions_since=since, tool=name
     )
     raw = await proxy.loop.look(lambda: proxy.services.definition(name))
-    return ToolDetail(
+    return models.ToolDetail(
         **dict(entry),
         description=jsonrpc.text(jsonrpc.members(raw).get("description")) if raw else None,
         cooccurrences=tuple(companions),
@@ -95,22 +85,23 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> Too
     )
 
 
-async def get_cooccurrences(proxy: RunningProxy, limit: int = 30) -> CooccurrenceMap:
+async def get_cooccurrences(proxy: RunningProxy, limit: int = 30) -> models.CooccurrenceMap:
     """Return the `limit` tools that are used together most, and their pairs."""
     found = await proxy.queries.ask(
         ("pairs", limit), lambda store: _refresh_cooccurrences(store).list_top_cooccurrences(limit)
     )
     tools = dict.fromkeys(tool for pair in found for tool in (pair.tool_a, pair.tool_b))
-    return CooccurrenceMap(tools=tuple(tools), pairs=tuple(map(ToolPair.model_validate, found)))
+    return models.CooccurrenceMap(tools=tuple(tools), pairs=tuple(map(models.ToolPair.model_validate, found)))
 
 
-async def list_tool_changes(proxy: RunningProxy) -> ToolChanges:
+async def list_tool_changes(proxy: RunningProxy) -> models.ToolChanges:
     """Return the tools of all servers that are not as they were approved, by server and name."""
     pins = await proxy.store.ask(lambda store: store.list_tool_pins())
-    return ToolChanges(items=[ToolChangeEntry.model_validate(pin) for pin in pins if pin.change is not None])
+    found = [models.ToolChangeEntry.model_validate(pin) for pin in pins if pin.change is not None]
+    return models.ToolChanges(items=found)
 
 
-async def approve_tool(proxy: RunningProxy, approval: ToolApproval) -> ToolChangeEntry:
+async def approve_tool(proxy: RunningProxy, approval: models.ToolApproval) -> models.ToolChangeEntry:
     """Approve the definition of a tool with this digest; it is in force when this returns.
 
     Raises:
@@ -133,7 +124,7 @@ async def approve_tool(proxy: RunningProxy, approval: ToolApproval) -> ToolChang
     pins = await proxy.store.ask(approve)
     await proxy.loop.look(lambda: proxy.services.pins.read(pins))
     proxy.record_audit(AuditEvent.TOOL_APPROVED, {"upstream": server, "tool": tool, "digest": approval.digest})
-    return ToolChangeEntry.model_validate(approved)
+    return models.ToolChangeEntry.model_validate(approved)
 
 
 def _refresh_cooccurrences(store: AnalyticsPort) -> AnalyticsPort:
@@ -146,5 +137,5 @@ def _refresh_cooccurrences(store: AnalyticsPort) -> AnalyticsPort:
     return store
 
 
-def _get_place(entry: ToolEntry) -> tuple[int, str, str]:
+def _get_place(entry: models.ToolEntry) -> tuple[int, str, str]:
     return -entry.invocations, entry.tool, entry.upstream

@@ -4,13 +4,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from riglm.application.knowledge.definition import NAME, ErrorCode, RetrievalError, refusal, silences_knowledge
 from riglm.application.knowledge.retrieval import (
-    Diagnostics,
     LazyVectorStore,
     QuestionEmbedder,
     Retrieval,
@@ -32,8 +30,10 @@ _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 
 def fields_of(answer: RetrievalResult) -> dict[str, Any]:
     """Return an answer as plain values, by `OUTPUT_SCHEMA`."""
-    snippets = [_snippet(snippet) for snippet in answer.snippets]
-    return {"snippets": snippets, "diagnostics": _diagnostics(answer.diagnostics)}
+    diagnostics = {name: value for name, value in answer.metrics.items() if name != "floor"}
+    diagnostics["floor_used"] = round(diagnostics["floor_used"], _DIGITS)
+    diagnostics |= {"reason": answer.reason, "no_results": True} if answer.reason else {}
+    return {"snippets": [_snippet(snippet) for snippet in answer.snippets], "diagnostics": diagnostics}
 
 
 def _snippet(snippet: Snippet) -> dict[str, Any]:
@@ -57,16 +57,6 @@ def _snippet(snippet: Snippet) -> dict[str, Any]:
 def _in_unicode(text: str) -> str:
     """Return a text that JSON can encode: lone surrogates are replaced."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _diagnostics(said: Diagnostics) -> dict[str, Any]:
-    fields = asdict(said)
-    del fields["floor"]
-    fields["floor_used"] = round(said.floor_used, _DIGITS)
-    if said.reason is None:
-        del fields["reason"]
-        return fields
-    return {**fields, "no_results": True}
 
 
 _log: Final = logging.getLogger("riglm.knowledge")
@@ -117,9 +107,7 @@ class InnerVoice:
         self._succeeded += 1
         if self._is_silent:
             return
-        metrics = asdict(answer.diagnostics)
-        del metrics["reason"]
-        _log.info("%s answered", NAME, extra=metrics)
+        _log.info("%s answered", NAME, extra=answer.metrics)
         if _log.isEnabledFor(logging.DEBUG):
             tables = [str(each.candidate.table) for each in answer.snippets]
             ids = [each.candidate.table.public_id(each.candidate.key) for each in answer.snippets]

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from riglm.application.knowledge.definition import MAX_SNIPPETS, ErrorCode, RetrievalError
 from riglm.application.worker import Urgency, Worker
@@ -108,8 +108,6 @@ _CANDIDATES_PER_SNIPPET: Final = 3
 _REHEARSED: Final = "what is known"
 _LOCAL: Final = Scope(owner="")
 
-EmptyReason = Literal["floor_excluded_all", "no_candidates"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedQuery:
@@ -120,28 +118,15 @@ class EmbeddedQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostics:
-    """How an answer came about; nothing in it is content."""
-
-    provider: str
-    model: str
-    dim: int
-    k_req: int
-    k_ret: int
-    kg_candidates: int
-    thought_candidates: int
-    floor: float
-    floor_used: float
-    latency_ms: int
-    reason: EmptyReason | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalResult:
-    """Snippets, the most similar first."""
+    """Snippets, the most similar first; or the reason why there are none.
+
+    `metrics` are how the answer came about; nothing in it is content.
+    """
 
     snippets: tuple[Snippet, ...]
-    diagnostics: Diagnostics
+    reason: str
+    metrics: Mapping[str, Any]
 
 
 class Retrieval:
@@ -152,8 +137,6 @@ class Retrieval:
         embed: Callable[[str], Awaitable[EmbeddedQuery]],
         nearest: Callable[[Table, Embedding, Scope, int], Awaitable[list[SnippetCandidate]]],
         settings: KnowledgeSettings,
-        *,
-        monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`nearest` is `KnowledgePort.nearest`, off the event loop.
 
@@ -163,7 +146,6 @@ class Retrieval:
         self._nearest = nearest
         self.settings = settings
         self._shared = settings.shared
-        self._monotonic = monotonic
 
     async def rehearse(self) -> None:
         """Have all loaded that a question needs; what cannot be had now is left to the question."""
@@ -178,7 +160,7 @@ class Retrieval:
         Raises:
             Unanswered: the embedder or the store cannot be had.
         """
-        begun, settings = self._monotonic(), self.settings
+        begun, settings = time.perf_counter(), self.settings
         try:
             embedded = await self._embed(asked.query)
         except EmbedderUnavailableError as error:
@@ -204,23 +186,20 @@ class Retrieval:
         thoughts = [each for each in candidates if not each.table.is_graph]
         graph = [each for each in candidates if each.table.is_graph]
         snippets, floor_used = selected(request, thoughts, graph)
-        reason: EmptyReason | None = None
-        if not snippets:
-            reason = "floor_excluded_all" if thoughts or graph else "no_candidates"
-        diagnostics = Diagnostics(
-            provider=embedded.provider,
-            model=embedded.embedding.model,
-            dim=embedded.embedding.dimensions,
-            k_req=asked.top_k,
-            k_ret=len(snippets),
-            kg_candidates=len(graph),
-            thought_candidates=len(thoughts),
-            floor=asked.floor,
-            floor_used=floor_used,
-            latency_ms=round((self._monotonic() - begun) * 1000),
-            reason=reason,
-        )
-        return RetrievalResult(snippets=tuple(snippets), diagnostics=diagnostics)
+        reason = "" if snippets else "floor_excluded_all" if candidates else "no_candidates"
+        metrics = {
+            "provider": embedded.provider,
+            "model": embedded.embedding.model,
+            "dim": embedded.embedding.dimensions,
+            "k_req": asked.top_k,
+            "k_ret": len(snippets),
+            "kg_candidates": len(graph),
+            "thought_candidates": len(thoughts),
+            "floor": asked.floor,
+            "floor_used": floor_used,
+            "latency_ms": round((time.perf_counter() - begun) * 1000),
+        }
+        return RetrievalResult(snippets=tuple(snippets), reason=reason, metrics=metrics)
 
 
 _CLOSING_SECONDS: Final = 1.0

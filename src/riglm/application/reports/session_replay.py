@@ -6,7 +6,7 @@ Contexts are not set.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -20,7 +20,6 @@ from riglm.application.reports.figures import JudgedCall
 from riglm.application.tool_lists.list_writer import SEARCH
 from riglm.application.tool_lists.selection import ListSelection, NullPrediction, UsageSource
 from riglm.domain import jsonrpc
-from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.exposure import Exposure, Surface
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.jsonrpc import Raw
@@ -29,49 +28,11 @@ from riglm.domain.list_plan import HOST_LIST_TOKENS, Prices
 from riglm.domain.naming import server_in
 from riglm.domain.prediction import Prediction, PredictionInput, ToolMatch, ToolSearchResult
 from riglm.domain.schemas.filtering import FilteringSettings
-from riglm.domain.session import (
-    DEFAULT_PROFILE,
-    PROFILE,
-    ClientInfo,
-    IdentificationMethod,
-    ProtocolEra,
-    Session,
-    Transport,
-)
+from riglm.domain.session import PROFILE, ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_cost import DEFAULT_SIZES, Cost, SessionCost, SessionSizes
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import Tool, ToolCatalog
 from riglm.ports.analytics import TrainingSession
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedClient:
-    """The client of replayed sessions.
-
-    `no_tool_search` is the result of the function of this name in `client_support`. `has_search` is True if the client
-    has a tool search, whose definition is then in every list.
-    """
-
-    name: str = "an-agent"
-    no_tool_search: str = ""
-    has_search: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayedSession:
-    """What a session calls, when it starts, in seconds since the epoch, and who it is; hashes may be empty.
-
-    `failures` are the places of failed calls, which are not learned.
-    """
-
-    calls: tuple[str, ...]
-    failures: frozenset[int] = frozenset()
-    catalog: ToolCatalog
-    started_at: float
-    client: ReplayedClient = ReplayedClient()
-    principal: str = ""
-    profile: str = DEFAULT_PROFILE
-    project: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,27 +72,29 @@ class SessionReplay:
         )
         self._meta_tools = MetaTools(self._filtering)
 
-    async def price(self, replayed: ReplayedSession) -> PricedSession:
-        """Price one session, and learn from it."""
-        self._now, client = replayed.started_at, replayed.client
+    async def price(
+        self,
+        session: Session,
+        catalog: ToolCatalog,
+        calls: Sequence[str],
+        failures: Collection[int] = (),
+        *,
+        has_search: bool = False,
+    ) -> PricedSession:
+        """Price one session that calls these tools, and learn from it.
+
+        `failures` are the places of failed calls, which are not learned. `has_search` is True if the client has a tool
+        search, whose definition is then in every list.
+        """
+        self._now = session.started_at
         filtering, price = self._filtering, SessionCost(self._prices, self._sizes)
-        session = Session(
-            started_at=self._now,
-            era=ProtocolEra.HANDSHAKE,
-            transport=Transport.STDIO,
-            method=IdentificationMethod.PROCESS,
-            client=ClientInfo(name=client.name),
-            metadata={NO_TOOL_SEARCH: client.no_tool_search, PROFILE: replayed.profile},
-            principal=replayed.principal,
-            project=replayed.project,
-        )
-        await filtering.prepare(session, replayed.catalog)
-        selection = filtering.compose(session, replayed.catalog)
-        first = self._loaded(session, selection, client)
+        await filtering.prepare(session, catalog)
+        selection = filtering.compose(session, catalog)
+        first = self._loaded(session, selection, HOST_LIST_TOKENS if has_search else 0)
         price.shown(first)
         state, is_deferred = filtering.state(session), selection.surface == Surface.HINTS
         hits: list[bool] = []
-        for place, tool in enumerate(replayed.calls):
+        for place, tool in enumerate(calls):
             loaded = frozenset(first.shown) if is_deferred else filtering.listed(session)
             if tool not in loaded and tool not in state.sent:
                 if is_deferred:
@@ -145,16 +108,16 @@ class SessionReplay:
             hits.append(is_listed)
             price.called(tool)
             found = DiscoveryMethod.LISTED if is_listed else DiscoveryMethod.SEARCHED
-            filtering.called(session, tool, found, success=place not in replayed.failures)
+            filtering.called(session, tool, found, success=place not in failures)
         filtering.forget(session)
-        successes = [tool for place, tool in enumerate(replayed.calls) if place not in replayed.failures]
+        successes = [tool for place, tool in enumerate(calls) if place not in failures]
         if successes:
             self._usage.uses.append(
                 SessionUse(
                     started_at=self._now,
                     tools=tuple(dict.fromkeys(successes)),
                     calls=len(successes),
-                    client=client.name,
+                    client=session.client.name,
                     principal=session.principal,
                     profile=session.profile,
                     project=session.project,
@@ -164,12 +127,14 @@ class SessionReplay:
             cost=price.finish() or Cost(), first_list=len(first.shown), is_short=bool(first.hidden), hits=tuple(hits)
         )
 
-    def _loaded(self, session: Session, selection: ListSelection, client: ReplayedClient) -> Exposure:
-        """Return what the client sends to its model: of a list with preload hints, only the tools that have one."""
+    def _loaded(self, session: Session, selection: ListSelection, search: int) -> Exposure:
+        """Return what the client sends to its model: of a list with preload hints, only the tools that have one.
+
+        `search` are the tokens of the client's tool search.
+        """
         exposure = selection.to_exposure(session.id, self._now)
         if selection.surface == Surface.HINTS:
             exposure = replace(exposure, surface=Surface.STABLE)
-        search = HOST_LIST_TOKENS if client.has_search else 0
         return replace(exposure, tokens_shown=exposure.tokens_shown + search, tokens_own=exposure.tokens_own + search)
 
 
@@ -290,22 +255,24 @@ def replay_history(
     replay_for = cache(lambda _: SessionReplay(rules, prices, strategy, servers))
     create_catalog = lru_cache(_MAX_CATALOGS)(lambda names: _create_catalog(names, definitions))
 
-    async def replay() -> ReplayedHistory:
+    async def replay_all() -> ReplayedHistory:
         found = ReplayedHistory()
         for session in history:
             calls = session.calls
             names = tuple(dict.fromkeys((*session.tools_available, *(call.tool for call in calls))))
-            replayed = ReplayedSession(
-                calls=tuple(call.tool for call in calls),
-                failures=frozenset(place for place, call in enumerate(calls) if not call.success),
-                catalog=create_catalog(names),
+            replayed = Session(
                 started_at=session.started_at,
-                client=ReplayedClient(name=session.client),
+                era=ProtocolEra.HANDSHAKE,
+                transport=Transport.STDIO,
+                method=IdentificationMethod.PROCESS,
+                client=ClientInfo(name=session.client),
+                metadata={PROFILE: session.profile},
                 principal=session.principal,
-                profile=session.profile,
                 project=session.project,
             )
-            priced = await replay_for(session.principal if by_principal else "").price(replayed)
+            failures = {place for place, call in enumerate(calls) if not call.success}
+            replay = replay_for(session.principal if by_principal else "")
+            priced = await replay.price(replayed, create_catalog(names), [call.tool for call in calls], failures)
             if session.started_at >= since and session.tools_available and calls:
                 found.costs.append(priced.cost)
                 found.calls += _judge_calls(session, priced, len(names))
@@ -313,7 +280,7 @@ def replay_history(
         return found
 
     with ThreadPoolExecutor(1) as thread:  # whose caller may have an event loop
-        return thread.submit(asyncio.run, replay()).result()
+        return thread.submit(asyncio.run, replay_all()).result()
 
 
 def _judge_calls(session: TrainingSession, priced: PricedSession, available: int) -> Iterator[JudgedCall]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.clients.transcripts import SOURCES, codex, reading
+from riglm.adapters.clients.transcripts import SOURCES, reading
 from riglm.adapters.clients.transcripts.codex import CLINE, CODEX
 from riglm.adapters.clients.transcripts.readers import CLAUDE_CODE, COPILOT, GEMINI, OPENCODE, QWEN
 from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
@@ -138,7 +138,7 @@ def test_pipes_and_devices_are_no_transcripts(tmp_path, place):
 
 
 def test_a_session_of_cline_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(codex, "MAX_LINE_LENGTH", 2_000)
+    monkeypatch.setattr(reading, "MAX_LINE_LENGTH", 2_000)
     file = tmp_path / "1.messages.json"
     file.write_text(json.dumps({"messages": [], "note": "x" * 2_000}), "utf-8")
     (event,) = CLINE.read(file, lambda _: None)

@@ -11,18 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts.reading import (
-    MAX_LINE_LENGTH,
-    begin_call,
-    decode_json,
-    end_call,
-    events,
-    moment,
-    take_safely,
-    text_of,
-    token_counts,
-    user_message,
-)
+from riglm.adapters.clients.transcripts import reading
 from riglm.domain.token_usage import RequestTokens
 from riglm.domain.transcripts import (
     Advance,
@@ -53,7 +42,7 @@ def outcome_of_output(output: Any) -> CallOutcome:
         result = output.partition("\nOutput:\n")[2] if output.startswith("Wall time:") else output
         if result.startswith(("{", "[")):
             try:
-                result = decode_json(result.encode())
+                result = reading.decode_json(result.encode())
             except (msgspec.MsgspecError, RecursionError):
                 return CallOutcome.DONE  # it is cut, as long results are
     match result:
@@ -68,7 +57,7 @@ def outcome_of_output(output: Any) -> CallOutcome:
 
 
 def _read_file(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
-    return events(file, advance, _CodexConversation(file.stem).take, _READ)
+    return reading.events(file, advance, _CodexConversation(file.stem).take, _READ)
 
 
 def _places(home: Path, environment: Mapping[str, str]) -> list[Path]:
@@ -95,7 +84,7 @@ class _CodexConversation:
             case "session_meta":
                 self._introduce(line["payload"], line["timestamp"])
             case "response_item" | "event_msg":
-                return self._happened(line["payload"], moment(line["timestamp"]))
+                return self._happened(line["payload"], reading.moment(line["timestamp"]))
         return []
 
     def _introduce(self, meta: dict[str, Any], timestamp: str) -> None:
@@ -107,26 +96,26 @@ class _CodexConversation:
         origin = meta.get("forked_from_id") or ("" if is_own else id_)
         if origin and not (is_own and self._origin):
             self._origin = origin
-            self._copied_until = moment(self._began) + _COPYING_SECONDS
+            self._copied_until = reading.moment(self._began) + _COPYING_SECONDS
 
     def _happened(self, payload: dict[str, Any], at: float) -> list[TranscriptEvent]:
         id_ = payload.get("call_id")
         match payload:
             case {"type": "user_message"}:
-                return user_message(self._lane or self._name, at, payload.get("message"))
+                return reading.user_message(self._lane or self._name, at, payload.get("message"))
             case {"type": "token_count", "info": dict(info)}:
-                return self._requested(token_counts(info.get("total_token_usage"), *_USAGE), at)
+                return self._requested(reading.token_counts(info.get("total_token_usage"), *_USAGE), at)
             case {"type": "function_call"} if _qualified(payload):
                 self._open[id_] = (payload, at)
             case {"type": "mcp_tool_call_end", "invocation": {"server": str(server), "tool": str(tool)} as call}:
                 _, began = self._open.pop(id_, (None, at - _seconds(payload.get("duration"))))
                 call = self._call(id_, tool, call.get("arguments"), began, server=server)
-                return end_call(call, at, _outcome(payload.get("result")))
+                return reading.end_call(call, at, _outcome(payload.get("result")))
             case {"type": "function_call_output"} if id_ in self._open:
                 call, began = self._open.pop(id_)
                 given = msgspec.Raw((call.get("arguments") or "{}").encode())
                 begun = self._call(id_, _qualified(call), given, began)
-                return end_call(begun, at, outcome_of_output(payload.get("output")))
+                return reading.end_call(begun, at, outcome_of_output(payload.get("output")))
         return []
 
     def _requested(self, totals: list[int], at: float) -> list[TranscriptEvent]:
@@ -146,7 +135,7 @@ class _CodexConversation:
     def _call(self, id_: str | None, name: str, given: Any, began: float, **others: Any) -> TranscriptCall:
         lane = self._lane or self._name
         others |= {"is_copy": began <= self._copied_until, "directory": self._directory}
-        return begin_call(lane, f"{self._origin or lane}/{id_}", name, given, began, **others)
+        return reading.begin_call(lane, f"{self._origin or lane}/{id_}", name, given, began, **others)
 
 
 def _qualified(call: dict[str, Any]) -> str:
@@ -194,22 +183,22 @@ _ASKED: Final = re.compile(r"<user_input\b[^>]*>(.*?)</user_input>", re.DOTALL)
 def _read_cline(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
     """Yield the events of a file, which is one JSON value: what is reported as a line is a message."""
     with file.open("rb") as opened:
-        text = opened.read(MAX_LINE_LENGTH + 1)
+        text = opened.read(reading.MAX_LINE_LENGTH + 1)
     advance(len(text))
-    if len(text) > MAX_LINE_LENGTH:
+    if len(text) > reading.MAX_LINE_LENGTH:
         yield UnreadableLine(line=0, reason="the file is too long")
     else:
-        yield from take_safely(0, _session_events, file.name.removesuffix(_ENDING), text)
+        yield from reading.take_safely(0, _session_events, file.name.removesuffix(_ENDING), text)
 
 
 def _session_events(name: str, text: bytes) -> Iterator[TranscriptEvent]:
-    session = decode_json(text)
+    session = reading.decode_json(text)
     lane = session.get("sessionId") or name
     if name != lane:
         lane = f"{lane}/{name}"
     pending: dict[str | None, TranscriptCall] = {}
     for number, message in enumerate(session["messages"], 1):
-        yield from take_safely(number, _message_events, lane, pending, message)
+        yield from reading.take_safely(number, _message_events, lane, pending, message)
 
 
 def _message_events(
@@ -219,15 +208,15 @@ def _message_events(
     blocks = [{"text": content}] if isinstance(content, str) else content
     at, found = stamp / 1000, []
     if message.get("role") == "user":
-        found += user_message(lane, at, _ASKED.findall(text_of(blocks)))
+        found += reading.user_message(lane, at, _ASKED.findall(reading.text_of(blocks)))
     for block in blocks:
         match block:
             case {"type": "tool_use", "name": str(name)} if _SEPARATOR in name:
                 identity = f"{block.get('id')}/{stamp:.0f}"
-                pending[block.get("id")] = begin_call(lane, identity, name, block.get("input"), at)
+                pending[block.get("id")] = reading.begin_call(lane, identity, name, block.get("input"), at)
             case {"type": "tool_result"}:
                 outcome = CallOutcome.NOT_RUN if block.get("is_error") else outcome_of_output(block.get("content"))
-                found += end_call(pending.pop(block.get("tool_use_id"), None), at, outcome)
+                found += reading.end_call(pending.pop(block.get("tool_use_id"), None), at, outcome)
     return found
 
 

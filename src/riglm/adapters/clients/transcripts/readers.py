@@ -13,17 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.transcripts.reading import (
-    begin_call,
-    decode_json,
-    end_call,
-    events,
-    moment,
-    take_safely,
-    text_of,
-    token_counts,
-    user_message,
-)
+from riglm.adapters.clients.transcripts import reading
 from riglm.domain.token_usage import RequestTokens
 from riglm.domain.transcripts import (
     Advance,
@@ -46,7 +36,7 @@ _CLAUDE_OTHERS: Final = re.compile(rb'.*"(?:session_meta|projectHash|session\.st
 
 def _read_claude_code(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
     conversation = _ClaudeCodeConversation(file.stem)
-    return events(file, advance, conversation.take, (b'"user"', b'"tool_use"', b'"usage"'))
+    return reading.events(file, advance, conversation.take, (b'"user"', b'"tool_use"', b'"usage"'))
 
 
 class _ClaudeCodeConversation:
@@ -61,7 +51,7 @@ class _ClaudeCodeConversation:
         """Return the events of a line."""
         if line.get("type") not in {"user", "assistant"}:
             return []
-        message, at = line["message"], moment(line["timestamp"])
+        message, at = line["message"], reading.moment(line["timestamp"])
         content = message.get("content") or ""
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         self._directory = self._directory or line.get("cwd") or ""  # later ones follow what the agent does
@@ -69,27 +59,28 @@ class _ClaudeCodeConversation:
         lane = "/".join(filter(None, (line.get("sessionId") or self._name, agent)))
         if line["type"] == "assistant":
             self._begin(lane, blocks, at)
-            tokens = RequestTokens(
-                *token_counts(message.get("usage"), *_CLAUDE_USAGE)
-            )  # all lines of a message repeat it
             id_ = message.get("id")
+            # All lines of a message repeat its usage.
+            tokens = RequestTokens(*reading.token_counts(message.get("usage"), *_CLAUDE_USAGE))
             is_request = isinstance(id_, str) and tokens.prompt
             return [TranscriptRequest(lane=lane, identity=id_, at=at, tokens=tokens)] if is_request else []
         ended = []
         for block in blocks:
             call = self._open.pop(block.get("tool_use_id") or "", None)
-            ended += end_call(call, at, _claude_outcome(line, block))
+            ended += reading.end_call(call, at, _claude_outcome(line, block))
         if line.get("isMeta") or line.get("isCompactSummary"):
             return ended
-        written = (text_of(block).strip() for block in blocks if block.get("type") == "text")
-        return ended + user_message(lane, at, [part for part in written if not part.startswith(_CLAUDE_NOT_ASKED)])
+        texts = (reading.text_of(block).strip() for block in blocks if block.get("type") == "text")
+        written = [text for text in texts if not text.startswith(_CLAUDE_NOT_ASKED)]
+        return ended + reading.user_message(lane, at, written)
 
     def _begin(self, lane: str, blocks: list[dict[str, Any]], at: float) -> None:
         for block in blocks:
             match block:
                 case {"type": "tool_use", "id": str(id_), "name": str(name)} if name.startswith(_MCP_PREFIX):
                     tool, given = name.removeprefix(_MCP_PREFIX), block.get("input")
-                    self._open.setdefault(id_, begin_call(lane, id_, tool, given, at, directory=self._directory))
+                    call = reading.begin_call(lane, id_, tool, given, at, directory=self._directory)
+                    self._open.setdefault(id_, call)
 
 
 def _claude_outcome(line: dict[str, Any], result: dict[str, Any]) -> CallOutcome:
@@ -97,7 +88,8 @@ def _claude_outcome(line: dict[str, Any], result: dict[str, Any]) -> CallOutcome
         return CallOutcome.NOT_RUN
     if not result.get("is_error"):
         return CallOutcome.DONE
-    return CallOutcome.NOT_RUN if text_of(result.get("content")).startswith(_CLAUDE_REFUSALS) else CallOutcome.FAILED
+    is_refused = reading.text_of(result.get("content")).startswith(_CLAUDE_REFUSALS)
+    return CallOutcome.NOT_RUN if is_refused else CallOutcome.FAILED
 
 
 CLAUDE_CODE: Final = TranscriptSource(
@@ -128,26 +120,26 @@ def _read_gemini(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
             lane = lane or record.get("sessionId") or ""
         return ()
 
-    yield from events(file, advance, take)
+    yield from reading.events(file, advance, take)
     for record in messages.values():
-        yield from take_safely(0, _gemini_events, lane or file.stem, record)
+        yield from reading.take_safely(0, _gemini_events, lane or file.stem, record)
 
 
 def _gemini_events(lane: str, record: dict[str, Any]) -> list[TranscriptEvent]:
-    at = moment(record["timestamp"])
+    at = reading.moment(record["timestamp"])
     if record.get("type") == "user":
-        return user_message(lane, at, record.get("content"))
+        return reading.user_message(lane, at, record.get("content"))
     calls: list[TranscriptEvent] = []
     for call in record.get("toolCalls") or ():
         name, status = call.get("name", ""), call.get("status")
         if name.startswith(_GEMINI_PREFIX) and status in _GEMINI_OUTCOMES:
-            ended = moment(call["timestamp"])
-            begun = begin_call(
+            ended = reading.moment(call["timestamp"])
+            begun = reading.begin_call(
                 lane, f"{lane}/{call.get('id')}", name.removeprefix(_GEMINI_PREFIX), call.get("args"), ended
             )
-            calls += end_call(begun, ended, _GEMINI_OUTCOMES[status])
+            calls += reading.end_call(begun, ended, _GEMINI_OUTCOMES[status])
     # `input` includes what was read from the cache, `output` no thoughts.
-    counts = token_counts(record.get("tokens"), "input", "tool", "cached", "output", "thoughts")
+    counts = reading.token_counts(record.get("tokens"), "input", "tool", "cached", "output", "thoughts")
     prompt, cached, output = counts[0] + counts[1], counts[2], counts[3] + counts[4]
     tokens = RequestTokens(uncached=max(0, prompt - cached), cached=min(cached, prompt), written=0, output=output)
     request = TranscriptRequest(lane=lane, identity=f"{lane}/{record['id']}", at=at, tokens=tokens)
@@ -173,21 +165,21 @@ def _read_qwen(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
     pending: dict[str | None, TranscriptCall] = {}
 
     def take(line: dict[str, Any]) -> list[TranscriptEvent]:
-        stamp, at = line["timestamp"], moment(line["timestamp"])
+        stamp, at = line["timestamp"], reading.moment(line["timestamp"])
         lane = "/".join(filter(None, (line.get("sessionId") or file.stem, line.get("agentId"))))
         parts = (line.get("message") or {}).get("parts", [])
         if line.get("type") == "user" and line.get("provenance") in {None, "real_user"}:
-            return user_message(lane, at, parts)
+            return reading.user_message(lane, at, parts)
         for part in parts if line.get("type") == "assistant" else ():
             call = part.get("functionCall") or {}
             if call.get("name", "").startswith(_MCP_PREFIX):
-                id_, name = call.get("id"), call["name"].removeprefix(_MCP_PREFIX)
+                id_, name, given = call.get("id"), call["name"].removeprefix(_MCP_PREFIX), call.get("args")
                 directory = line.get("cwd") or ""
-                pending[id_] = begin_call(lane, f"{id_}/{stamp}", name, call.get("args"), at, directory=directory)
+                pending[id_] = reading.begin_call(lane, f"{id_}/{stamp}", name, given, at, directory=directory)
         result = line.get("toolCallResult") or {}
-        return end_call(pending.pop(result.get("callId"), None), at, _qwen_outcome(result)) if result else []
+        return reading.end_call(pending.pop(result.get("callId"), None), at, _qwen_outcome(result)) if result else []
 
-    return events(file, advance, take, _QWEN_READ)
+    return reading.events(file, advance, take, _QWEN_READ)
 
 
 def _qwen_outcome(result: dict[str, Any]) -> CallOutcome:
@@ -223,22 +215,22 @@ def _read_copilot(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
         nonlocal session
         if f'"{event.get("type")}"'.encode() not in _COPILOT_READ:
             return []
-        data, stamp, at = event["data"], event["timestamp"], moment(event["timestamp"])
+        data, stamp, at = event["data"], event["timestamp"], reading.moment(event["timestamp"])
         lane = "/".join(filter(None, (session, event.get("agentId"))))
         call_id = data.get("toolCallId", "")
         match event["type"], data:
             case "session.start", {"sessionId": str(named)}:
                 session = named or session
             case "user.message", _ if not data.get("source") and not data.get("isAutopilotContinuation"):
-                return user_message(lane, at, data.get("content"))
+                return reading.user_message(lane, at, data.get("content"))
             case "tool.execution_start", {"mcpToolName": str(tool)}:
                 server, given = data.get("mcpConfigServerName") or data.get("mcpServerName"), data.get("arguments")
-                pending[call_id] = begin_call(lane, f"{call_id}/{stamp}", tool, given, at, server=server)
+                pending[call_id] = reading.begin_call(lane, f"{call_id}/{stamp}", tool, given, at, server=server)
             case "tool.execution_complete", _:
-                return end_call(pending.pop(call_id, None), at, _copilot_outcome(data))
+                return reading.end_call(pending.pop(call_id, None), at, _copilot_outcome(data))
         return []
 
-    return events(file, advance, take, _COPILOT_READ)
+    return reading.events(file, advance, take, _COPILOT_READ)
 
 
 def _copilot_outcome(data: dict[str, Any]) -> CallOutcome:
@@ -290,24 +282,24 @@ def _read_opencode(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             for number, (lane, created, message, part) in enumerate(database.execute(_OPENCODE_PARTS), 1):
                 row = f'{{"message": {message}, "part": {part}}}'.encode()
-                yield from take_safely(number, _opencode_events, lane, created / 1000, row)
+                yield from reading.take_safely(number, _opencode_events, lane, created / 1000, row)
     except sqlite3.Error as error:
         raise OSError(str(error)) from error
 
 
 def _opencode_events(lane: str, at: float, text: bytes) -> list[TranscriptEvent]:
-    row = decode_json(text)
+    row = reading.decode_json(text)
     part, role = row["part"], row["message"].get("role")
     match part:
         case {"type": "text"} if role == "user" and not part.get("synthetic"):
-            return user_message(lane, at, part)
+            return reading.user_message(lane, at, part)
         case {"tool": str(tool), "state": {"status": "completed" | "error"} as state} if _is_mcp(tool):
             start, end = state["time"]["start"], state["time"]["end"]
             is_refused = state.get("error", "").startswith(_OPENCODE_NOT_RUN)
             failure = CallOutcome.NOT_RUN if is_refused else CallOutcome.FAILED
             outcome = CallOutcome.DONE if state["status"] == "completed" and not is_refused else failure
-            call = begin_call(lane, f"{part.get('callID')}/{start:.0f}", tool, state.get("input"), start / 1000)
-            return end_call(call, end / 1000, outcome)
+            call = reading.begin_call(lane, f"{part.get('callID')}/{start:.0f}", tool, state.get("input"), start / 1000)
+            return reading.end_call(call, end / 1000, outcome)
     return []
 
 
