@@ -5,11 +5,11 @@ import asyncio
 from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
 from riglm.application.forwarding.services import RequestServices
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
-from riglm.application.tracking.tracking_service import DeferredToolCall, TrackingService
+from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.exposure import Exposure
 from riglm.domain.hashing import KeyedHasher
-from riglm.domain.invocation import ErrorKind
+from riglm.domain.invocation import ErrorKind, ToolInvocation
 from riglm.domain.session import ProtocolEra, Session
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
@@ -32,20 +32,18 @@ class Clock:
 class Records:
     """What was recorded, in order."""
 
-    Note = DeferredToolCall
-
     def __init__(self):
         self.all = []
 
     def put(self, item, size):
-        self.all.append(item)
+        self.all.append(item() if callable(item) else item)
 
     def of(self, kind):
         return [item for item in self.all if isinstance(item, kind)]
 
     @property
     def calls(self):
-        return [(note.tool, note.upstream, note.error_kind, note.found) for note in self.of(DeferredToolCall)]
+        return [(note.tool, note.upstream, note.error_kind, note.found) for note in self.of(ToolInvocation)]
 
     @property
     def shown(self):

@@ -4,22 +4,16 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from riglm.ports.analytics import Record
 from riglm.ports.telemetry import RecordCounts
 
+QueueItem = Record | Callable[[], Record]
+"""A record, or what makes it later, once, on the recorder's thread, so that the call path need not make it."""
 
-class DeferredRecord(Protocol):
-    """What becomes a record later, on the recorder's thread, so that the call path need not make it."""
-
-    def record(self) -> Record:
-        """Return the record; called once."""
-        ...
-
-
-QueueItem = Record | DeferredRecord
 _DROPPED: Final = ("full", "refused", "damaged", "closed")
 
 

@@ -252,7 +252,7 @@ class Recorder:
         batch = Batch()
         for item in self._queue.take():
             try:
-                record = item if isinstance(item, Record) else item.record()
+                record = item if isinstance(item, Record) else item()
                 if self._archive is not None:
                     self._archive.put_usage(record)
             except Exception:  # noqa: BLE001  # one bad record must not stop the others

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
@@ -25,42 +25,6 @@ _BYTES_PER_NAME: Final = 8  # lists share their names with the catalogue
 
 ArgumentChoice = Literal["hash", "raw", "none"]
 """What of a call's arguments is stored: a keyed hash, the arguments as well, or nothing."""
-
-
-class DeferredToolCall(NamedTuple):
-    """What is known of an invocation at its end; identifier and hash are made when it becomes a record."""
-
-    session_id: UUID
-    sequence_number: int
-    tool: str
-    upstream: str
-    started: float
-    duration_ms: float
-    error_kind: ErrorKind | None
-    error_code: int | None
-    found: DiscoveryMethod
-    arguments: bytes | None
-    keep_arguments: bool
-    hasher: KeyedHasher
-
-    def record(self) -> ToolInvocation:
-        """The invocation. Notes made into records one after the other have ascending ids."""
-        raw, code = self.arguments, self.error_code
-        return ToolInvocation(
-            id=uuid7(),
-            session_id=self.session_id,
-            tool=self.tool,
-            upstream=self.upstream,
-            timestamp=self.started,
-            duration_ms=self.duration_ms,
-            success=self.error_kind is None,
-            sequence_number=self.sequence_number,
-            arguments_hash="" if raw is None else self.hasher.arguments(raw),
-            arguments=raw.decode("utf-8", "replace") if raw is not None and self.keep_arguments else None,
-            error_kind=self.error_kind,
-            error_code=code if code is not None and abs(code) <= _MAX_CODE else None,
-            found=self.found,
-        )
 
 
 class TrackingService:
@@ -195,23 +159,29 @@ class TrackingService:
             if self._meter is not None:
                 seconds, is_hit = duration_ms / 1000.0, with_list.is_hit(tool, found) if with_list.hides else None
                 self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, is_hit)
-            if self._hides_arguments:
-                arguments = None
-            note = DeferredToolCall(
-                session.id,
-                sequence_number,
-                tool,
-                upstream,
-                started,
-                duration_ms,
-                error_kind,
-                error_code,
-                found,
-                arguments,
-                self._keeps_arguments and not is_confidential,
-                self._hasher,
-            )
-            self._put(note, _BYTES_PER_NOTE if arguments is None else _BYTES_PER_NOTE + len(arguments))
+            raw = None if self._hides_arguments else arguments
+            keeps = self._keeps_arguments and not is_confidential
+            code = error_code if error_code is not None and abs(error_code) <= _MAX_CODE else None
+
+            def record() -> ToolInvocation:
+                """Return the record; its id is made late, so that ids ascend, and its hash, so that no call waits."""
+                return ToolInvocation(
+                    id=uuid7(),
+                    session_id=session.id,
+                    tool=tool,
+                    upstream=upstream,
+                    timestamp=started,
+                    duration_ms=duration_ms,
+                    success=error_kind is None,
+                    sequence_number=sequence_number,
+                    arguments_hash="" if raw is None else self._hasher.arguments(raw),
+                    arguments=raw.decode("utf-8", "replace") if raw is not None and keeps else None,
+                    error_kind=error_kind,
+                    error_code=code,
+                    found=found,
+                )
+
+            self._put(record, _BYTES_PER_NOTE if raw is None else _BYTES_PER_NOTE + len(raw))
             if _log.isEnabledFor(logging.DEBUG):
                 outcome = "success" if error_kind is None else error_kind.value
                 about = {"session": str(session.id), "tool": tool, "upstream": upstream, "outcome": outcome}

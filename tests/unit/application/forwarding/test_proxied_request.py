@@ -4,7 +4,7 @@ import pytest
 
 from riglm.application.forwarding.proxied_request import NOWHERE, ActiveCall, ProxiedRequest
 from riglm.domain import jsonrpc
-from riglm.domain.invocation import DiscoveryMethod, ErrorKind
+from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller
 from riglm.ports.upstream import EventPosition
@@ -71,9 +71,9 @@ def test_a_call_is_recorded_once_by_how_it_ended(end, kind, code):
     end(one)
     one.replied(GOOD)
     one.cancelled()
-    (note,) = world.records.of(world.records.Note)
+    (note,) = world.records.of(ToolInvocation)
     assert (note.tool, note.upstream, note.error_kind, note.error_code) == ("t", "up", kind, code)
-    assert (note.arguments, note.sequence_number, note.found) == (b"{}", 1, DiscoveryMethod.LISTED)
+    assert (note.arguments, note.sequence_number, note.found) == ("{}", 1, DiscoveryMethod.LISTED)
 
 
 @pytest.mark.parametrize(
