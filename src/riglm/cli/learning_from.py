@@ -2,35 +2,49 @@
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.analytics.sqlite import memory_database
+from riglm.adapters.clients.transcripts import SOURCES
+from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
+from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
+from riglm.adapters.configuration.locations import project_root, store_path
+from riglm.application.setup.transcripts.collecting import (
+    Collector,
+    ImportContext,
+    LiveCallMatcher,
+    ProxyInstance,
+    ToolNames,
+)
+from riglm.application.setup.transcripts.recording import PairTraining, record_sessions, record_token_usage
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_table, printable, progress
+from riglm.cli.setup_access import installations
 from riglm.cli.store_access import PrincipalOption, is_there, load_hasher, owner_of, settings_of
-from riglm.domain.duration import format_count
+from riglm.container import Container
+from riglm.domain.client_setup import ENTRY
+from riglm.domain.duration import format_count, parsed_moment
 from riglm.domain.errors import UnusableInputError
+from riglm.domain.hashing import KEY_BYTES, KeyedHasher
+from riglm.domain.learning import learning_scope
+from riglm.domain.retrieval.pairs import LearnedPairs
+from riglm.domain.schemas.section import RetentionSettings
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.transcripts import REASONS, ImportSummary, TranscriptSource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from riglm.application.setup.transcripts.collecting import Collector, ImportContext, ProxyInstance
-    from riglm.domain.hashing import KeyedHasher
-    from riglm.domain.schemas.section import RetentionSettings
-    from riglm.domain.schemas.settings import Settings
-    from riglm.ports.analytics import AnalyticsPort
-
+from riglm.domain.upstream import derive_name
+from riglm.ports.analytics import AnalyticsPort
 
 _MAX_SERVERS: Final = 10
 _COLUMNS: Final = ("client", "files", "sessions", "calls", "tools", "servers", "known before", "left out")
 
 
 def _print_summaries(
-    summaries: Sequence[ImportSummary], kept: "RetentionSettings", *, dry_run: bool, contexts_failed: str, as_json: bool
+    summaries: Sequence[ImportSummary], kept: RetentionSettings, *, dry_run: bool, contexts_failed: str, as_json: bool
 ) -> None:
     """Print a table of clients and what was left out, or every number as JSON."""
     if as_json:
@@ -41,19 +55,11 @@ def _print_summaries(
     if not there:
         typer.echo("no transcripts were found — fix: name a file or a folder of them, as in `riglm learn-from PATH`")
         return
-    rows = [
-        (
-            each.client,
-            each.files,
-            each.sessions,
-            each.calls["new"],
-            len(each.tools),
-            len(each.servers),
-            each.calls["known"],
-            each.calls["read"] - each.calls["new"] - each.calls["known"],
-        )
-        for each in there
-    ]
+    rows = []
+    for each in there:
+        read, new, known = (each.calls[reason] for reason in ("read", "new", "known"))
+        counts = (each.files, each.sessions, new, len(each.tools), len(each.servers), known, read - new - known)
+        rows.append((each.client, *counts))
     print_table("What would be learned" if dry_run else "What was learned", _COLUMNS, rows)
     for each in there:
         if each.requests:
@@ -86,7 +92,7 @@ def _fields(summary: ImportSummary) -> dict[str, Any]:
     }
 
 
-def _remarks(summary: ImportSummary, kept: "RetentionSettings") -> list[str]:
+def _remarks(summary: ImportSummary, kept: RetentionSettings) -> list[str]:
     reasons = {
         "recorded_live": "were recorded by riglm itself",
         "copied": "are copies, in conversations that were resumed",
@@ -145,14 +151,28 @@ def learn_from(
     Of calls are kept: tool, time, whether it failed, and a keyed hash of the arguments. Token counts are kept for the
     prices of `riglm report`. Nothing leaves the machine.
     """
-    from riglm.application.setup.transcripts.collecting import Collector
-
     settings = settings_of(config)
     now = time.time()
     found = _find_transcripts(paths or [], client or [])
+    try:
+        start = 0.0 if since is None else parsed_moment(since, now)
+    except ValueError as error:
+        raise UnusableInputError(f"--since {error}") from None
+    kept_since = settings.retention.expiry(now).invocations or 0.0
     with _store(settings, dry_run=dry_run) as (store, hasher):
-        by_client = {source.client: find_proxies(config, mcp_json, source.client) for source, _ in found}
-        collector = Collector(_import_context(settings, store, hasher, by_client, _since(since, now), now))
+        listed, earliest = store.list_known_tools(), max(start, kept_since) - _BEFORE_SECONDS
+        names = {each.client: ToolNames(find_proxies(config, mcp_json, each.client), listed) for each, _ in found}
+        context = ImportContext(
+            names=names,
+            live=LiveCallMatcher(store.list_training_sessions(_MAX_SESSIONS, earliest)),
+            known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
+            hasher=hasher,
+            since=start,
+            kept_since=kept_since,
+            until=now + _AHEAD_SECONDS,
+            hashes_arguments=settings.privacy.arguments != "none",
+        )
+        collector = Collector(context)
         size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
         with progress("reading bytes", size) as advance:
             for source, files in found:
@@ -168,9 +188,6 @@ def _find_transcripts(paths: Sequence[Path], clients: Sequence[str]) -> list[tup
     Raises:
         UnusableInputError: there is no such client, or nothing at a path.
     """
-    from riglm.adapters.clients.transcripts import SOURCES
-    from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
-
     for name in clients:
         if name not in SOURCES:
             raise UnusableInputError(f"--client {name}: its transcripts cannot be read — fix: use {', '.join(SOURCES)}")
@@ -194,29 +211,14 @@ def _find_transcripts(paths: Sequence[Path], clients: Sequence[str]) -> list[tup
     return found
 
 
-def _since(since: str | None, now: float) -> float:
-    from riglm.domain.duration import parsed_moment
-
-    try:
-        return 0.0 if since is None else parsed_moment(since, now)
-    except ValueError as error:
-        raise UnusableInputError(f"--since {error}") from None
-
-
 @contextmanager
-def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsPort, KeyedHasher]]":
+def _store(settings: Settings, *, dry_run: bool) -> Iterator[tuple[AnalyticsPort, KeyedHasher]]:
     """The store and its hasher; to look only, nothing is made that is not there.
 
     Raises:
         AnalyticsUnavailableError: it cannot be used.
         ConfigurationError: its key cannot be kept.
     """
-    from riglm.adapters.analytics.sql import SqlAnalytics
-    from riglm.adapters.analytics.sqlite import memory_database
-    from riglm.adapters.configuration.locations import store_path
-    from riglm.container import Container
-    from riglm.domain.hashing import KEY_BYTES, KeyedHasher
-
     if dry_run and settings.storage.kind == "sqlite" and not is_there(store_path(settings)):
         with memory_database() as url, SqlAnalytics(url) as empty:
             yield empty, KeyedHasher(os.urandom(KEY_BYTES))
@@ -227,15 +229,9 @@ def _store(settings: "Settings", *, dry_run: bool) -> "Iterator[tuple[AnalyticsP
 
 
 def _record(
-    settings: "Settings", store: "AnalyticsPort", hasher: "KeyedHasher", collector: "Collector", owner: str, now: float
+    settings: Settings, store: AnalyticsPort, hasher: KeyedHasher, collector: Collector, owner: str, now: float
 ) -> str:
     """Store what is new for a principal; return why contexts were not learned, or nothing."""
-    from riglm.adapters.configuration.locations import project_root
-    from riglm.application.setup.transcripts.recording import PairTraining, record_sessions, record_token_usage
-    from riglm.container import Container
-    from riglm.domain.learning import learning_scope
-    from riglm.domain.retrieval.pairs import LearnedPairs
-
     record_token_usage(store, hasher, owner, collector.billed)
     new, most, profile = collector.new, settings.learning.max_pairs, settings.filtering.profile
     if not new:
@@ -272,7 +268,7 @@ _AHEAD_SECONDS: Final = 3_600.0
 """Maximum clock difference in seconds between riglm and the client that wrote a transcript."""
 
 
-def find_proxies(config: Path | None, mcp_json: Path | None, client: str) -> "list[ProxyInstance]":
+def find_proxies(config: Path | None, mcp_json: Path | None, client: str) -> list[ProxyInstance]:
     """Return the riglm configurations in front of the servers of a client: the given one, or those by `riglm init`.
 
     Where it made none for this client, those of others may have its servers.
@@ -280,10 +276,6 @@ def find_proxies(config: Path | None, mcp_json: Path | None, client: str) -> "li
     Raises:
         ConfigurationError: a file that is named cannot be read.
     """
-    from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
-    from riglm.cli.setup_access import installations
-    from riglm.domain.client_setup import ENTRY
-
     everywhere = installations()
     if config is not None or mcp_json is not None or Path(FILE_NAME).is_file() or not everywhere:
         return [_proxy(set_values(Options(config=config, mcp_json=mcp_json)))]
@@ -295,11 +287,8 @@ def find_proxies(config: Path | None, mcp_json: Path | None, client: str) -> "li
     return [_proxy(values, entries=frozenset({each.entry, *by_hand}), before=each.servers) for values, each in found]
 
 
-def _proxy(values: "Mapping[str, object]", **others: Any) -> "ProxyInstance":
+def _proxy(values: Mapping[str, object], **others: Any) -> ProxyInstance:
     """The servers that a configuration names, whose variables may be unset here, and how it names their tools."""
-    from riglm.application.setup.transcripts.collecting import ProxyInstance
-    from riglm.domain.upstream import derive_name
-
     servers: tuple[str, ...] = ()
     match values:
         case {"upstream": {**upstream}}:
@@ -316,32 +305,3 @@ def _proxy(values: "Mapping[str, object]", **others: Any) -> "ProxyInstance":
         case ("on_collision" | "none") as naming:
             others["naming"] = naming
     return ProxyInstance(servers=servers, **others)
-
-
-def _import_context(
-    settings: "Settings",
-    store: "AnalyticsPort",
-    hasher: "KeyedHasher",
-    by_client: "Mapping[str, Sequence[ProxyInstance]]",
-    since: float,
-    now: float,
-) -> "ImportContext":
-    """Return what is known before the first transcript is read, of which calls since a time are wanted.
-
-    Raises:
-        AnalyticsUnavailableError: the store cannot be read.
-    """
-    from riglm.application.setup.transcripts.collecting import ImportContext, LiveCallMatcher, ToolNames
-
-    kept_since = settings.retention.expiry(now).invocations or 0.0
-    listed = store.list_known_tools()
-    return ImportContext(
-        names={client: ToolNames(found, listed) for client, found in by_client.items()},
-        live=LiveCallMatcher(store.list_training_sessions(_MAX_SESSIONS, max(since, kept_since) - _BEFORE_SECONDS)),
-        known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
-        hasher=hasher,
-        since=since,
-        kept_since=kept_since,
-        until=now + _AHEAD_SECONDS,
-        hashes_arguments=settings.privacy.arguments != "none",
-    )

@@ -14,81 +14,61 @@ from riglm.domain.errors import RiglmError, UnusableInputError
 
 GROUPS: Final = {
     "Set up": {
-        "init": "Move the servers of your clients behind riglm.",
-        "undo": "Restore your clients' files, to the byte.",
-        "login": "Sign in to a server that requires OAuth, in the browser.",
-        "logout": "Revoke and delete the tokens of a server.",
-        "accounts": "List the servers that riglm is signed in to.",
-        "learn-from": "Learn from the transcripts of your clients.",
-        "doctor": "Check the configuration, servers, store, model and clients.",
-        "demo": "Show in a minute what riglm learns and saves.",
+        "init": ("init:init", "Move the servers of your clients behind riglm."),
+        "undo": ("init:undo", "Restore your clients' files, to the byte."),
+        "login": ("accounts:login", "Sign in to a server that requires OAuth, in the browser."),
+        "logout": ("accounts:logout", "Revoke and delete the tokens of a server."),
+        "accounts": ("accounts:list_accounts", "List the servers that riglm is signed in to."),
+        "learn-from": ("learning_from:learn_from", "Learn from the transcripts of your clients."),
+        "doctor": ("doctor:doctor", "Check the configuration, servers, store, model and clients."),
+        "demo": ("demo:demo", "Show in a minute what riglm learns and saves."),
     },
-    "Run": {"run": "Proxy MCP servers for one client over stdio.", "serve": "Proxy MCP servers for clients over HTTP."},
+    "Run": {
+        "run": ("serving:run", "Proxy MCP servers for one client over stdio."),
+        "serve": ("serving:serve", "Proxy MCP servers for clients over HTTP."),
+    },
     "Observe": {
-        "report": "Report what filtering would have saved and missed.",
-        "stats": "Sum up what was recorded.",
-        "sessions": "List all recorded sessions, or one session's calls.",
-        "tools": "List recorded tools, and approve those that changed.",
-        "evaluate": "Compare strategies and prices on your recorded sessions.",
+        "report": ("report:report", "Report what filtering would have saved and missed."),
+        "stats": ("usage:stats", "Sum up what was recorded."),
+        "sessions": ("usage:sessions", "List all recorded sessions, or one session's calls."),
+        "tools": ("trust:tools", "List recorded tools, and approve those that changed."),
+        "evaluate": ("evaluate:evaluate", "Compare strategies and prices on your recorded sessions."),
     },
     "Configure": {
-        "enforce": "Enable filtering: clients get only the selected tools.",
-        "shadow": "List all tools, and record what filtering would hide.",
-        "config": "Check and show the configuration.",
-        "trust": "Keep the list of approved tools as a file.",
-        "control": "Manage the control API.",
+        "enforce": ("config:enforce", "Enable filtering: clients get only the selected tools."),
+        "shadow": ("config:shadow", "List all tools, and record what filtering would hide."),
+        "config": ("config:app", "Check and show the configuration."),
+        "trust": ("trust:trust", "Keep the list of approved tools as a file."),
+        "control": ("config:control_app", "Manage the control API."),
     },
     "Maintain": {
-        "db": "Maintain the store.",
-        "embedder": "Manage the embedding model.",
-        "knowledge": "Fill, search and maintain the knowledge store.",
-        "audit": "Check the audit log.",
+        "db": ("database:app", "Maintain the store."),
+        "embedder": ("embedder:app", "Manage the embedding model."),
+        "knowledge": ("knowledge:app", "Fill, search and maintain the knowledge store."),
+        "audit": ("database:audit_app", "Check the audit log."),
     },
 }
-"""Commands in `riglm --help`, by heading, with the first sentence of their help: it imports none of them."""
+"""Commands in `riglm --help`, by heading: module and name, and the first sentence of the help."""
 
-_PLACES: Final = {
-    "accounts": "accounts:list_accounts",
-    "audit": "database:audit_app",
-    "config": "config:app",
-    "control": "config:control_app",
-    "db": "database:app",
-    "embedder": "embedder:app",
-    "enforce": "config:enforce",
-    "knowledge": "knowledge:app",
-    "learn-from": "learning_from:learn_from",
-    "login": "accounts:login",
-    "logout": "accounts:logout",
-    "run": "serving:run",
-    "serve": "serving:serve",
-    "sessions": "usage:sessions",
-    "shadow": "config:shadow",
-    "stats": "usage:stats",
-    "tools": "trust:tools",
-    "trust": "trust:trust",
-    "undo": "init:undo",
-}
-"""Modules and names of the commands that are not the function in the module of the same name."""
+_PLACES: Final = {name: place for commands in GROUPS.values() for name, (place, _) in commands.items()}
 
 
 class _LazyCommands(Mapping[str, Any]):
     """Imports the module of a command when the command is asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        if name not in list(self):
-            raise KeyError(name)
         return _load(name)
 
     def __iter__(self) -> Iterator[str]:
-        return (name for names in GROUPS.values() for name in names)
+        return iter(_PLACES)
 
     def __len__(self) -> int:
-        return sum(map(len, GROUPS.values()))
+        return len(_PLACES)
 
 
 @cache
 def _load(name: str) -> Any:
-    module, _, attribute = _PLACES.get(name, f"{name}:{name}").partition(":")
+    module, _, attribute = _PLACES[name].partition(":")
     found = getattr(import_module(f"riglm.cli.{module}"), attribute)
     part = typer.Typer(rich_markup_mode=None)
     if isinstance(found, typer.Typer):
@@ -108,7 +88,7 @@ class _GroupedCommands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, commands in GROUPS.items():
             with formatter.section(heading):
-                formatter.write_dl(list(commands.items()))
+                formatter.write_dl([(name, words) for name, (_, words) in commands.items()])
 
 
 app = typer.Typer(
@@ -144,12 +124,6 @@ def main() -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong use, configuration or data."""
     try:
         app()
-    except UnusableInputError as error:
-        _fail(error, 2)
     except RiglmError as error:
-        _fail(error, 1)
-
-
-def _fail(error: RiglmError, code: int) -> None:
-    typer.echo(f"riglm: {printable_lines(str(error))}", err=True)
-    sys.exit(code)
+        typer.echo(f"riglm: {printable_lines(str(error))}", err=True)
+        sys.exit(2 if isinstance(error, UnusableInputError) else 1)

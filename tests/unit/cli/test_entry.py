@@ -72,7 +72,7 @@ def test_anything_else_is_left_to_the_parser(words: list[str]):
 def test_the_help_groups_all_commands_with_descriptions_that_fit_80_columns() -> None:
     result = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"})
     assert result.exit_code == 0
-    assert all(text in result.stdout for commands in GROUPS.values() for text in commands.values())
+    assert all(text in result.stdout for commands in GROUPS.values() for _, text in commands.values())
     listed = result.stdout.partition("Set up:")[2]
     assert all(heading + ":" in result.stdout for heading in GROUPS)
     assert "..." not in listed
@@ -81,7 +81,7 @@ def test_the_help_groups_all_commands_with_descriptions_that_fit_80_columns() ->
 
 def test_the_help_has_the_first_sentence_of_each_command() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    listed = {name: text for texts in GROUPS.values() for name, text in texts.items()}
+    listed = {name: text for group in GROUPS.values() for name, (_, text) in group.items()}
     assert {name: command.get_short_help_str(66) for name, command in commands.items()} == listed
 
 
