@@ -57,7 +57,6 @@ _MODULES = (
     "riglm.cli.database",
     "riglm.cli.demo",
     "riglm.cli.doctor",
-    "riglm.cli.doctor_checks",
     "riglm.cli.embedder",
     "riglm.cli.entry",
     "riglm.cli.evaluate",

@@ -1,20 +1,68 @@
 """`riglm doctor`: what works, what does not, and what to do about it."""
 
 import asyncio
+import contextlib
+import os
+import platform
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, printable
-from riglm.domain.doctor import DoctorSection, Finding, Severity, is_healthy
+from riglm.adapters.configuration.loading import Configuration, Options, load, with_setting_changes
+from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, store_path
+from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
+from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
+from riglm.application.owners import server_info
+from riglm.application.setup.doctor.checks import (
+    Check,
+    ListenAddress,
+    Look,
+    check_configuration,
+    check_embedder,
+    check_machine,
+    check_ports,
+    check_problems,
+    in_thread,
+    run_checks,
+    secrets_to_hide,
+)
+from riglm.application.setup.doctor.server_checks import (
+    ServerOutputLog,
+    ServerProber,
+    check_missing_parts,
+    check_servers,
+    check_without_start,
+)
+from riglm.application.setup.doctor.store_checks import check_client_files, check_store, check_store_files
+from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, printable, progress
+from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
+from riglm.cli.store_access import read_setting_changes
+from riglm.container import Container
+from riglm.domain.client_setup import ENTRY, ClientSetup
+from riglm.domain.doctor import DoctorSection, Finding, Severity, StoreStatus, is_healthy
 from riglm.domain.duration import format_count
+from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
+from riglm.domain.redaction import Redactor, holds_secret, sounds_secret
+from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.schemas.settings import Settings
+from riglm.domain.tool_pin import OnChange
+from riglm.domain.upstream import UpstreamSpec
 
-if TYPE_CHECKING:
-    from riglm.cli.doctor_checks import Examination
+_MIN_SECONDS: Final = 30.0
+_PROBES: Final = 4  # the probe itself, the other era, the end of the process, and others before it
+_WIDTH_OF_A_PIPE: Final = 160
+_LOOKS: Final = {
+    Severity.OK: ("ok", "green"),
+    Severity.NOTE: ("note", "cyan"),
+    Severity.WARNING: ("warning", "yellow"),
+    Severity.ERROR: ("error", "bold red"),
+}
+_BAD: Final = (Severity.ERROR, Severity.WARNING)
 
 
 def doctor(
@@ -36,48 +84,30 @@ def doctor(
     ports, clients, knowledge, machine. Exit codes: 0 healthy, 1 there is a warning or an error, 2 the configuration
     cannot be used.
     """
-    from riglm.adapters.configuration.loading import Options
-    from riglm.cli.doctor_checks import plan_examination
-    from riglm.cli.output import print_json
-
-    options = Options(config=config, mcp_json=mcp_json)
-    planned = plan_examination(options, probes=not no_upstreams, seconds=deadline)
-    findings = _run(planned, only or list(DoctorSection))
+    setups = installations()
+    in_use = configurations_in_use(Options(config=config, mcp_json=mcp_json), setups)
+    subjects = [_subject(each, setup, is_alone=len(in_use) == 1) for each, setup in in_use]
+    log = ServerOutputLog()
+    checks = _list_checks(subjects, setups, None if no_upstreams else ServerProber(log, deadline), deadline)
+    with log, progress("examining", len(checks)) as advance:
+        limit = _PROBES * deadline + _MIN_SECONDS
+        looking = run_checks(checks, only=only or list(DoctorSection), seconds=limit, on_done=lambda: advance(1))
+        findings = asyncio.run(looking)
+    clean = Redactor(_secrets(each.configuration.settings for each in subjects if each.configuration))
+    findings = [replace(each, place=clean(each.place), what=clean(each.what), fix=clean(each.fix)) for each in findings]
     if as_json:
         counts = {severity.value: sum(each.severity is severity for each in findings) for severity in Severity}
         found = [asdict(each) for each in findings]
         print_json({"healthy": is_healthy(findings), "counts": counts, "findings": found})
     else:
-        print_report(findings)
-    if not planned.is_usable:
+        _print_report(findings)
+    if any(each.problems for each in subjects):
         raise typer.Exit(2)
     if not is_healthy(findings):
         raise typer.Exit(1)
 
 
-def _run(planned: "Examination", only: Sequence[DoctorSection]) -> "list[Finding]":
-    from riglm.application.setup.doctor.checks import run_checks
-    from riglm.cli.output import progress
-    from riglm.domain.redaction import Redactor
-
-    with planned.log, progress("examining", len(planned.checks)) as advance:
-        looking = run_checks(planned.checks, only=only, seconds=planned.seconds, on_done=lambda: advance(1))
-        findings = asyncio.run(looking)
-    clean = Redactor(planned.secrets)
-    return [replace(each, place=clean(each.place), what=clean(each.what), fix=clean(each.fix)) for each in findings]
-
-
-_WIDTH_OF_A_PIPE: Final = 160
-_LOOKS: Final = {
-    Severity.OK: ("ok", "green"),
-    Severity.NOTE: ("note", "cyan"),
-    Severity.WARNING: ("warning", "yellow"),
-    Severity.ERROR: ("error", "bold red"),
-}
-_BAD: Final = (Severity.ERROR, Severity.WARNING)
-
-
-def print_report(findings: Sequence[Finding]) -> None:
+def _print_report(findings: Sequence[Finding]) -> None:
     """Print a table for each section, and a line that sums up."""
     from rich.console import Console
     from rich.table import Table
@@ -103,3 +133,197 @@ def print_report(findings: Sequence[Finding]) -> None:
         style = "bold red" if errors else "yellow" if warnings else "green"
         console.print(Text(f"found {' and '.join(words)}" if words else "healthy", style=style))
     typer.echo("\n".join(line.rstrip() for line in captured.get().rstrip().split("\n")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """One configuration that is examined.
+
+    `problems` are the reasons why it cannot be used; `configuration` is then the part that could be read without its
+    servers, if any. `setup` is what `riglm init` did when it made it. `is_found` is True if the file was neither named
+    nor created by `riglm init`, but lies in the working directory.
+    """
+
+    label: str
+    configuration: Configuration | None
+    problems: str
+    setup: ClientSetup | None
+    is_found: bool
+
+
+def _list_checks(
+    subjects: Sequence[_Subject], setups: Sequence[ClientSetup], prober: ServerProber | None, seconds: float
+) -> list[Check]:
+    """Return the checks to run; with a `prober`, servers are started, each for at most `seconds`."""
+    known = [each.configuration for each in subjects if each.configuration is not None]
+    checks = [check for subject in subjects for check in _subject_checks(subject, prober, seconds)]
+    if known:
+        rules = {each.setup.client if each.setup else "": each.configuration.settings.filtering
+                 for each in subjects if each.configuration}  # fmt: skip
+        on_change = {name: mode for each in known for name, mode in each.settings.on_change().items()}
+        checks += _common_checks(known[0].settings, rules, on_change)
+    version, enforced = str(server_info()["version"]), {each.file for each in known if _is_enforced(each.settings)}
+    return [
+        *checks,
+        _check(
+            DoctorSection.CLIENTS,
+            lambda: check_client_files(riglm_entries(), setups, version_of_riglm, version=version, enforced=enforced),
+        ),
+        _check(DoctorSection.MACHINE, check_machine, version, sys.argv[0], platform.python_version(), sys.platform),
+    ]
+
+
+def _check(
+    section: DoctorSection, look: Callable[..., Iterable[Finding]], *arguments: Any, label: str = "", **options: Any
+) -> Check:
+    return Check((section,), in_thread(partial(look, *arguments, **options)), label)
+
+
+def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> _Subject:
+    configuration: Configuration | None = None
+    try:
+        configuration = load(options)
+        with contextlib.suppress(AnalyticsUnavailableError):  # the check of the store reports it
+            configuration = with_setting_changes(configuration, read_setting_changes(configuration.settings))
+        problems = "\n".join(_problems(configuration))
+    except ConfigurationError as error:
+        configuration, problems = None, str(error)
+        with contextlib.suppress(ConfigurationError):
+            configuration = load(Options(config=options.config, with_servers=False))
+    return _Subject(
+        label=options.config.stem if options.config and not is_alone else "",
+        configuration=configuration,
+        problems=problems,
+        setup=setup,
+        is_found=configuration is not None and configuration.file is not None and not is_named(options),
+    )
+
+
+def _problems(configuration: Configuration) -> list[str]:
+    """Return all that keeps riglm from starting so, but what is missing of single servers."""
+    from riglm.adapters.embedding import embedders
+
+    settings = configuration.settings
+    found: dict[str, None] = {}
+    try:
+        require_predictor(configuration)
+        Container(settings=settings).predictor()
+    except ConfigurationError as error:
+        found |= dict.fromkeys(str(error).splitlines())
+    try:
+        require_embedder(configuration)
+        embedders.require_known_model(settings.embedder)
+    except ConfigurationError as error:
+        found |= dict.fromkeys(str(error).splitlines())
+    return list(found)
+
+
+def _is_enforced(settings: Settings) -> bool:
+    rules = settings.filtering
+    return rules.is_on and rules.strategy != "none" and rules.mode == "enforce"
+
+
+def _subject_checks(subject: _Subject, prober: ServerProber | None, seconds: float) -> list[Check]:
+    """Return the checks of one configuration and its servers."""
+    section, label, configuration = DoctorSection.CONFIGURATION, subject.label, subject.configuration
+    checks = [_check(section, check_problems, subject.problems, label=label)] if subject.problems else []
+    if configuration is None:
+        what = "servers, store, model and ports were not checked, because they are unknown"
+        return [*checks, _check(section, list, [Finding(section, Severity.NOTE, "the rest", what)], label=label)]
+    settings, file = configuration.settings, configuration.file
+    if not subject.problems:
+        mode = shared_mode(file) if file else None
+        checks.append(_check(section, check_configuration, file, settings, configuration.warnings, mode, label=label))
+    project = subject.setup.place.project if subject.setup else None
+    missing: list[Finding] = []
+    there: list[UpstreamSpec] = []
+    for spec in (started_in(project, each) for each in settings.upstream_specs()):
+        parts = list(missing_parts(spec, configuration, os.environ))
+        for part in parts:
+            is_program = part.path.endswith(".command") and " " not in spec.command[0]
+            missing.append(check_missing_parts(spec, part.what, part.fix, is_program=is_program))
+        there += [] if parts else [spec]
+    if prober is not None and not subject.is_found:
+        if there:
+            look = _probe_servers(settings, there, prober, subject, seconds)
+            checks.append(Check((DoctorSection.SERVERS, DoctorSection.TOOLS), look, label))
+    else:
+        fix = f"riglm doctor --config {file}" if prober is not None else ""
+        missing += [check_without_start(spec, fix) for spec in there]
+    return [*checks, _check(DoctorSection.SERVERS, list, missing, label=label)]
+
+
+def _probe_servers(
+    settings: Settings, specs: Sequence[UpstreamSpec], prober: ServerProber, subject: _Subject, seconds: float
+) -> Look:
+    from riglm.adapters.mcp.upstream.upstreams import Upstreams
+
+    least = {key: min(getattr(settings.timeouts, key), seconds) for key in ("connect", "initialize", "list")}
+    timeouts = settings.timeouts.model_copy(update=least)
+    upstreams = Upstreams(specs, timeouts, settings.limits.message_bytes, Container().account_file)
+    setup = subject.setup
+    return partial(
+        check_servers,
+        partial(upstreams.opened, lambda _upstream, _tool: None),
+        prober,
+        settings,
+        find_schema_fault,
+        client=setup.client if setup else "",
+        entry=setup.entry if setup else ENTRY,
+    )
+
+
+def _common_checks(
+    settings: Settings, rules: Mapping[str, FilteringSettings], on_change: Mapping[str, OnChange]
+) -> list[Check]:
+    """Return the checks of what all configurations have in common."""
+    from riglm.adapters.spool.file_lock import LOCK
+    from riglm.cli.embedder import examine
+
+    serving = ""
+    with contextlib.suppress(OSError):  # read without locking it
+        serving = (data_directory(os.environ) / LOCK).read_text("utf-8", "replace")
+    embedder = settings.embedder
+    wanted = embedder.provider if embedder.provider == "static" else embedder.model
+    load_model = partial(examine, embedder) if settings.intercepts_lists else None
+    places = [ListenAddress("downstream", settings.downstream.host, settings.downstream.port, "riglm serve", False)]
+    if settings.control.enabled:
+        places.append(ListenAddress("control", settings.control.host, settings.control.port, "the control API", True))
+    checks = [
+        _check(DoctorSection.EMBEDDER, check_embedder, wanted, load_model),
+        _check(DoctorSection.PORTS, check_ports, places, partial(find_listener, serving=serving)),
+    ]
+    if settings.storage.kind == "memory":
+        what = "the store is in memory: nothing that is recorded outlives its process"
+        note = Finding(DoctorSection.STORE, Severity.NOTE, "storage.kind", what)
+        return [*checks, _check(DoctorSection.STORE, list, [note])]
+    of_store = (DoctorSection.STORE, DoctorSection.CLIENTS, DoctorSection.KNOWLEDGE, DoctorSection.TOOLS)
+    look = partial(check_store, partial(_look_at_store, settings), settings, rules, on_change)
+    return [*checks, Check(of_store, in_thread(look)), _check(DoctorSection.STORE, _check_store_files, settings)]
+
+
+def _look_at_store(settings: Settings) -> StoreStatus:
+    from riglm.adapters.analytics.inspection import StoreInspector
+
+    return StoreInspector(Container(settings=settings).store_url(), timeout=settings.storage.timeout).look()
+
+
+def _check_store_files(settings: Settings) -> Iterable[Finding]:
+    from riglm.adapters.control.tokens import FILE_NAME as TOKENS
+    from riglm.adapters.spool.sqlite_spool import survey
+
+    file, data = store_path(settings), data_directory(os.environ)
+    private = [data / TOKENS, data / ACCOUNTS, file.parent / "riglm.key"]
+    return check_store_files(
+        file.parent,
+        [*private, file] if settings.storage.kind == "sqlite" else private,
+        survey(*Container(settings=settings).spool_paths()),
+        is_writable=is_writable(file.parent),
+        shared_mode=shared_mode,
+    )
+
+
+def _secrets(known: Iterable[Settings]) -> tuple[str, ...]:
+    """Return what no finding may show: a server may quote what it was given, by riglm or by the environment."""
+    of_environment = [value for name, value in os.environ.items() if sounds_secret(name) and holds_secret(name, value)]
+    return (*(secret for settings in known for secret in secrets_to_hide(settings)), *of_environment)

@@ -2,21 +2,22 @@
 
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from riglm.application.setup.init import SetupPlanner, install
+from riglm.application.setup.undo import Plan, SetupContext, carry_out, plan_undo
+from riglm.application.setup.undo import undo as undo_plan
 from riglm.cli.output import JsonOption, print_json, print_table, printable
+from riglm.cli.setup_access import ChangedLines, riglm_entries, setup_context, unedited
+from riglm.domain.client_setup import InstallPlan, UndoPlan
+from riglm.domain.client_support import FORMATS
 from riglm.domain.duration import format_count
 from riglm.domain.errors import RiglmError, UnusableInputError
-
-if TYPE_CHECKING:
-    from riglm.application.setup.undo import Plan, SetupContext
-    from riglm.domain.client_setup import InstallPlan, UndoPlan
-
 
 NOT_CONFIRMED: Final = 3
 """The exit code when changes were shown but not confirmed."""
@@ -51,9 +52,6 @@ def init(
 
     Shows what would change and asks. `riglm undo` takes it back. Exit code 3: shown, but not confirmed.
     """
-    from riglm.application.setup.init import SetupPlanner, install
-    from riglm.cli.setup_access import setup_context
-
     context = setup_context(include=include or (), project=project)
     clients, directory = _require_clients(client), project and project.resolve()
     plans = SetupPlanner(context).plans(clients, directory)
@@ -90,23 +88,21 @@ def init(
 
 
 def _carry_out(
-    change: "Callable[[Plan], None]",
-    plans: "Sequence[Plan]",
-    changing: "Sequence[Plan]",
+    change: Callable[[Plan], None],
+    plans: Sequence[Plan],
+    changing: Sequence[Plan],
     show: Callable[[], None],
-    report: "Callable[[Sequence[Plan], bool], dict[str, Any]]",
+    report: Callable[[Sequence[Plan], bool], dict[str, Any]],
     hint: str,
     *,
     question: str,
     is_agreed: bool,
     as_json: bool,
-) -> "Sequence[Plan]":
+) -> Sequence[Plan]:
     """Show the plans, make the changes if the user agrees, and report; return those that were tried.
 
     Without a `question` nothing is changed unless the user has agreed already.
     """
-    from riglm.application.setup.undo import carry_out
-
     is_done, is_refused = is_agreed, False
     tried = carry_out(change, changing) if is_done else ()  # before output can fail
     if not as_json:
@@ -134,8 +130,6 @@ def _carry_out(
 
 def _require_clients(names: Sequence[str] | None) -> tuple[str, ...]:
     """Return the clients that were named; raise UnusableInputError for one that riglm does not know."""
-    from riglm.domain.client_support import FORMATS
-
     for name in names or ():
         if name not in FORMATS:
             raise UnusableInputError(f"riglm knows no client {name!r} — fix: one of {', '.join(FORMATS)}")
@@ -159,7 +153,7 @@ def _shown_name(server: str) -> str:
     return server or '""'
 
 
-def _sign_in(plans: "Sequence[InstallPlan]") -> bool:
+def _sign_in(plans: Sequence[InstallPlan]) -> bool:
     """Sign in to the servers that move only then, if the user agrees; return True if there are new accounts."""
     from riglm.cli.accounts import find_browser, sign_in_to
 
@@ -176,7 +170,7 @@ def _sign_in(plans: "Sequence[InstallPlan]") -> bool:
     return bool(done)
 
 
-def _require_servers(names: Sequence[str], context: "SetupContext", plans: "Sequence[InstallPlan]") -> None:
+def _require_servers(names: Sequence[str], context: SetupContext, plans: Sequence[InstallPlan]) -> None:
     """Raise UnusableInputError for a name that no server has, be it here or behind riglm already."""
     if any(plan.fault for plan in plans):  # it may be in a file that cannot be read
         return
@@ -189,7 +183,7 @@ def _require_servers(names: Sequence[str], context: "SetupContext", plans: "Sequ
             raise UnusableInputError(f"--include {name}: no server is called so — fix: there are {known}")
 
 
-def _question(plans: "Sequence[InstallPlan]") -> str:
+def _question(plans: Sequence[InstallPlan]) -> str:
     servers = sum(len(plan.moves) for plan in plans)
     clients = format_count(len({plan.place.client for plan in plans}), "client")
     if not servers:
@@ -198,11 +192,9 @@ def _question(plans: "Sequence[InstallPlan]") -> str:
 
 
 def _print_plans(
-    command: str, plans: "Sequence[Plan]", whose: "Callable[[Plan], str]", show: "Callable[[Plan], None]", *, diff: bool
+    command: str, plans: Sequence[Plan], whose: Callable[[Plan], str], show: Callable[[Plan], None], *, diff: bool
 ) -> None:
     """Print what each plan changes, with `show`, or why it cannot."""
-    from riglm.cli.setup_access import ChangedLines
-
     lines = ChangedLines([rewriting for plan in plans for rewriting in plan.rewritings]) if diff else None
     for plan in plans:
         if plan.fault:
@@ -215,11 +207,11 @@ def _print_plans(
         typer.echo(f"`riglm {command} --diff --dry-run` shows the changed lines of each file.")
 
 
-def _whose(plan: "InstallPlan") -> str:
+def _whose(plan: InstallPlan) -> str:
     return f"{plan.place.client} in {plan.place.project}" if plan.place.project else plan.place.client
 
 
-def _print_plan(plan: "InstallPlan") -> None:
+def _print_plan(plan: InstallPlan) -> None:
     typer.echo(f"{_whose(plan)}: {plan.place.file}")
     if plan.moves:
         moved = [each.name if each.name == each.behind else f"{_shown_name(each.name)}, as {each.behind}"
@@ -236,7 +228,7 @@ def _short(file: Path) -> str:
     return f"~/{file.relative_to(Path.home())}" if file.is_relative_to(Path.home()) else str(file)
 
 
-def _print_absent(clients: Sequence[str], directory: Path | None, plans: "Sequence[InstallPlan]") -> None:
+def _print_absent(clients: Sequence[str], directory: Path | None, plans: Sequence[InstallPlan]) -> None:
     found = {plan.place.client for plan in plans}
     where = f"for work in {directory}" if directory is not None else "on this machine"
     absent = [f"{name} has no" for name in clients if name not in found]
@@ -246,11 +238,8 @@ def _print_absent(clients: Sequence[str], directory: Path | None, plans: "Sequen
         typer.echo(f"{whose} servers {where} that riglm knows of and that are not behind it already")
 
 
-def _print_hints(context: "SetupContext", clients: Sequence[str], plans: "Sequence[InstallPlan]") -> None:
+def _print_hints(context: SetupContext, clients: Sequence[str], plans: Sequence[InstallPlan]) -> None:
     """Print that this directory has servers, too, and what to write where riglm does not edit the file."""
-    from riglm.application.setup.init import SetupPlanner
-    from riglm.cli.setup_access import unedited
-
     seen = {plan.place for plan in plans}
     here = SetupPlanner(context).plans(clients, Path.cwd())
     files = [printable(plan.place.file.name) for plan in here if plan.moves and plan.place not in seen]
@@ -262,7 +251,7 @@ def _print_hints(context: "SetupContext", clients: Sequence[str], plans: "Sequen
         typer.echo(f"    cmd: {json.dumps(program)}\n    args: {json.dumps(arguments)}")
 
 
-def _fields(plan: "InstallPlan", *, done: bool) -> dict[str, Any]:
+def _fields(plan: InstallPlan, *, done: bool) -> dict[str, Any]:
     return {
         "done": done and plan.changes and not plan.fault,
         "client": plan.place.client,
@@ -295,10 +284,6 @@ def undo(
     A file that was changed since keeps its changes: riglm's entry goes, the servers return. What was recorded and
     learned stays. Exit code 3: shown, but not confirmed.
     """
-    from riglm.application.setup.undo import plan_undo
-    from riglm.application.setup.undo import undo as undo_plan
-    from riglm.cli.setup_access import setup_context
-
     context = setup_context(project=project)
     clients, directory = _require_clients(client), project and project.resolve()
     plans = plan_undo(context, clients, directory)
@@ -325,7 +310,7 @@ def undo(
     raise typer.Exit(1 if any(plan.fault for plan in (*plans, *tried)) else 0)
 
 
-def _print_undo_plan(plan: "UndoPlan") -> None:
+def _print_undo_plan(plan: UndoPlan) -> None:
     outcome = "becomes what it was, to the byte" if plan.is_exact else "was changed since, and keeps those changes"
     if plan.is_missing:
         outcome = "was deleted with its folder, and is not restored"
@@ -334,10 +319,8 @@ def _print_undo_plan(plan: "UndoPlan") -> None:
     _print_list("note", plan.notes)
 
 
-def _print_where(context: "SetupContext", clients: Collection[str], directory: Path | None) -> None:
+def _print_where(context: SetupContext, clients: Sequence[str], directory: Path | None) -> None:
     """Print where the setup journal was looked for if there is none, and what to do while riglm is running."""
-    from riglm.cli.setup_access import riglm_entries
-
     if known := dict.fromkeys(f"{one.client} ({one.file})" for one in context.journal.all()):
         typer.echo(f"there is nothing to take back of what you named; `riglm init` set up {', '.join(known)}")
         return
@@ -352,7 +335,7 @@ def _print_where(context: "SetupContext", clients: Collection[str], directory: P
             )
 
 
-def _undo_fields(plan: "UndoPlan", *, done: bool) -> dict[str, Any]:
+def _undo_fields(plan: UndoPlan, *, done: bool) -> dict[str, Any]:
     return {
         "done": done and not plan.fault,
         "client": plan.place.client,
