@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,14 +114,11 @@ class AuditFile:
             return
         path = Path(self._place).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            _lock(descriptor)
-            previous, is_complete = _end(descriptor)
+        with open(path, "a+b", buffering=0, opener=partial(os.open, mode=0o600)) as file:
+            _lock(file.fileno())
+            previous, is_complete = _end(file)
             text, _ = _lines(records, previous)
-            _append(descriptor, text if is_complete else b"\n" + text)
-        finally:
-            os.close(descriptor)
+            _append(file.fileno(), text if is_complete else b"\n" + text)
 
     def _report(self, problem: str) -> None:
         """Log the beginning of an outage."""
@@ -154,25 +153,19 @@ def _lines(records: Sequence[Mapping[str, Any]], previous: str) -> tuple[bytes, 
     return "".join(text).encode("ascii"), previous
 
 
-def _end(descriptor: int) -> tuple[str, bool]:
+def _end(file: FileIO) -> tuple[str, bool]:
     """Return the hash of the last complete record of a file, and whether the file ends with the end of a line."""
-    start = size = os.lseek(descriptor, 0, os.SEEK_END)
-    is_complete = size == 0 or _read(descriptor, size - 1, size) == b"\n"
-    rest = b""
+    start = size = file.seek(0, os.SEEK_END)
+    rest, is_complete = b"", True
     while start > 0:
         end, start = start, max(0, start - _TAIL_BYTES)
-        block = _read(descriptor, start, end) + rest
+        file.seek(start)
+        block = file.read(end - start) + rest
+        if end == size:
+            is_complete = block.endswith(b"\n")
         begin = block.find(b"\n") + 1 if start else 0
         for line in reversed(block[begin:].decode("utf-8", "replace").splitlines() if begin or not start else []):
             if digest := hash_of(line):
                 return digest, is_complete
         rest = block[: begin or _TAIL_BYTES]  # a longer line is no record
     return FIRST, is_complete
-
-
-def _read(descriptor: int, start: int, end: int) -> bytes:
-    os.lseek(descriptor, start, os.SEEK_SET)
-    found = b""
-    while len(found) < end - start and (part := os.read(descriptor, end - start - len(found))):
-        found += part
-    return found

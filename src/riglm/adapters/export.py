@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
@@ -45,117 +45,84 @@ FORMAT_VERSION: Final = 1
 """Changes when a reader of older exports would misread newer ones."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportResult:
-    """One file of an export; `sha256` is of its bytes."""
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """Writes what a store holds since a time; `on_rows` is called with the number of further rows written."""
 
-    file: str
-    rows: int
-    bytes: int
-    sha256: str
+    store: ExportPort
+    format_: FileFormat
+    since: float
+    on_rows: Callable[[int], None]
 
+    def write_files(
+        self, directory: Path, kinds: Sequence[RecordKind], about: Mapping[str, Any]
+    ) -> dict[str, dict[str, Any]]:
+        """Write a file for each kind into a directory, which is made; last the manifest, with `about` in it.
 
-ExportProgress = Callable[[int], None]
-"""Called with the number of further rows that were written."""
+        Return the name, rows, bytes and SHA-256 of each file, by kind.
 
+        Raises:
+            ConfigurationError: one of the files exists.
+            RiglmError: one cannot be written.
+        """
+        paths = {kind: directory / f"{kind.value}.{self.format_}" for kind in kinds}
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in (*paths.values(), directory / MANIFEST):
+                if path.exists():
+                    raise ConfigurationError(f"{path} is there already — fix: name a directory without it")
+            tables = {kind.value: self._write_file(path, kind) for kind, path in paths.items()}
+            manifest = {"version": FORMAT_VERSION, "format": self.format_, **about, "tables": tables}
+            with _create_file(directory / MANIFEST) as file:
+                file.write(json.dumps(manifest, indent=2).encode() + b"\n")
+        except OSError as error:
+            what = f"the export cannot be written to {directory}"
+            if is_full_disk(error):
+                raise RiglmError(f"{what}: {full_disk(directory, error)}") from error
+            raise RiglmError(f"{what} ({error.strerror}) — fix: name a directory that you may write to") from error
+        return tables
 
-def export_files(
-    store: ExportPort,
-    directory: Path,
-    format_: FileFormat,
-    kinds: Sequence[RecordKind],
-    *,
-    since: float,
-    about: Mapping[str, Any],
-    progress: ExportProgress,
-) -> dict[RecordKind, ExportResult]:
-    """Write a file for each kind into a directory, which is made; last the manifest, with `about` in it.
+    def write_stream(self, file: BinaryIO, kinds: Sequence[RecordKind]) -> dict[RecordKind, int]:
+        """Write all kinds as lines of JSON that name their kind in `table`, or one kind as CSV; return their rows.
 
-    Raises:
-        ConfigurationError: one of the files exists.
-        RiglmError: one cannot be written.
-    """
-    paths = {kind: directory / f"{kind.value}.{format_}" for kind in kinds}
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for path in (*paths.values(), directory / MANIFEST):
-            if path.exists():
-                raise ConfigurationError(f"{path} is there already — fix: name a directory without it")
-        results = {kind: _export_file(store, path, format_, kind, since, progress) for kind, path in paths.items()}
-        tables = {kind.value: asdict(result) for kind, result in results.items()}
-        manifest = {"version": FORMAT_VERSION, "format": format_, **about, "tables": tables}
-        with _create_file(directory / MANIFEST) as file:
-            file.write(json.dumps(manifest, indent=2).encode() + b"\n")
-    except OSError as error:
-        what = f"the export cannot be written to {directory}"
-        if is_full_disk(error):
-            raise RiglmError(f"{what}: {full_disk(directory, error)}") from error
-        raise RiglmError(f"{what} ({error.strerror}) — fix: name a directory that you may write to") from error
-    return results
+        Raises:
+            ConfigurationError: several kinds as CSV.
+        """
+        if self.format_ == "csv" and len(kinds) != 1:
+            raise ConfigurationError(
+                "several tables cannot be written to a stream as CSV — fix: use --format jsonl or one --table, or name "
+                "a directory"
+            )
+        counts = {kind: self._write_rows(file, kind, {"table": kind.value}) for kind in kinds}
+        file.flush()
+        return counts
 
+    def _write_file(self, path: Path, kind: RecordKind) -> dict[str, Any]:
+        with _create_file(path) as file:
+            rows = self._write_rows(file, kind, {})
+        with path.open("rb") as written:
+            digest = hashlib.file_digest(written, "sha256").hexdigest()
+        return {"file": path.name, "rows": rows, "bytes": path.stat().st_size, "sha256": digest}
 
-def export_stream(
-    store: ExportPort,
-    file: BinaryIO,
-    format_: FileFormat,
-    kinds: Sequence[RecordKind],
-    *,
-    since: float,
-    progress: ExportProgress,
-) -> dict[RecordKind, int]:
-    """Write all kinds as lines of JSON that name their kind in `table`, or one kind as CSV; return the rows of each.
-
-    Raises:
-        ConfigurationError: several kinds as CSV.
-    """
-    if format_ == "csv" and len(kinds) != 1:
-        raise ConfigurationError(
-            "several tables cannot be written to a stream as CSV — fix: use --format jsonl or one --table, or name a "
-            "directory"
-        )
-    counts = {kind: _write_rows(store, file, format_, kind, since, progress, names_kind=True) for kind in kinds}
-    file.flush()
-    return counts
-
-
-def _export_file(
-    store: ExportPort, path: Path, format_: FileFormat, kind: RecordKind, since: float, progress: ExportProgress
-) -> ExportResult:
-    with _create_file(path) as file:
-        rows = _write_rows(store, file, format_, kind, since, progress)
-    with path.open("rb") as written:
-        digest = hashlib.file_digest(written, "sha256").hexdigest()
-    return ExportResult(file=path.name, rows=rows, bytes=path.stat().st_size, sha256=digest)
-
-
-def _write_rows(
-    store: ExportPort,
-    file: BinaryIO,
-    format_: FileFormat,
-    kind: RecordKind,
-    since: float,
-    progress: ExportProgress,
-    *,
-    names_kind: bool = False,
-) -> int:
-    # Lone surrogates, which strangers may put into names and no encoding holds, become question marks.
-    text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="", write_through=True)
-    table, columns, count = csv.writer(text), COLUMNS[kind], 0
-    first = {"table": kind.value} if names_kind else {}
-    try:
-        if format_ == "csv":
-            table.writerow(columns)
-        for rows in store.export(kind, since):
-            plain = ({name: _to_plain(name, row) for name in columns} for row in rows)
-            if format_ == "csv":
-                table.writerows(map(_to_cell, row.values()) for row in plain)
-            else:
-                text.writelines(f"{_to_json({**first, **row})}\n" for row in plain)
-            count += len(rows)
-            progress(len(rows))
-    finally:
-        text.detach()  # the file stays open
-    return count
+    def _write_rows(self, file: BinaryIO, kind: RecordKind, first: Mapping[str, str]) -> int:
+        """Write the rows of a kind, in JSON after the members `first`, and return their number."""
+        # Lone surrogates, which strangers may put into names and no encoding holds, become question marks.
+        text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="", write_through=True)
+        table, columns, count = csv.writer(text), COLUMNS[kind], 0
+        try:
+            if self.format_ == "csv":
+                table.writerow(columns)
+            for rows in self.store.export(kind, self.since):
+                plain = ({name: _to_plain(name, row) for name in columns} for row in rows)
+                if self.format_ == "csv":
+                    table.writerows(map(_to_cell, row.values()) for row in plain)
+                else:
+                    text.writelines(f"{_to_json({**first, **row})}\n" for row in plain)
+                count += len(rows)
+                self.on_rows(len(rows))
+        finally:
+            text.detach()  # the file stays open
+        return count
 
 
 def _to_plain(name: str, row: ExportRow) -> Any:

@@ -18,7 +18,7 @@ from riglm.adapters.analytics.schema import SchemaStatus
 from riglm.adapters.analytics.tables import SCHEMA_REVISION
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.locations import store_path, store_url
-from riglm.adapters.export import export_files, export_stream
+from riglm.adapters.export import Exporter
 from riglm.adapters.spool.sqlite_spool import survey
 from riglm.application.session_sharing.signing import drop_sessions
 from riglm.application.tracking.maintenance import at_a_pace
@@ -139,9 +139,9 @@ def export(
         opened(settings) as store,
         progress("exporting", sum(store.count_rows(kind, start) for kind in kinds)) as advance,
     ):
+        exporter = Exporter(store, format_.value, start, advance)
         if out == "-":
-            counts = export_stream(store, sys.stdout.buffer, format_.value, kinds, since=start, progress=advance)
-            for kind, count in counts.items():
+            for kind, count in exporter.write_stream(sys.stdout.buffer, kinds).items():
                 typer.echo(f"{count:>10} {kind.value}", err=True)
             return
         about = {
@@ -151,13 +151,12 @@ def export(
             "exported_at": json_time(time.time()),
             "since": json_time(start) if since else None,
         }
-        tables = export_files(store, Path(out), format_.value, kinds, since=start, about=about, progress=advance)
-    fields = {"directory": out, "tables": {kind.value: asdict(each) for kind, each in tables.items()}}
+        tables = exporter.write_files(Path(out), kinds, about)
     lines = [
-        f"{each.rows:>10} {kind.value:<14} {each.bytes / 1e6:>9.1f} MB  {Path(out) / each.file}"
+        f"{each['rows']:>10} {kind:<14} {each['bytes'] / 1e6:>9.1f} MB  {Path(out) / each['file']}"
         for kind, each in tables.items()
     ]
-    print_result(fields, "\n".join(lines), as_json=as_json)
+    print_result({"directory": out, "tables": tables}, "\n".join(lines), as_json=as_json)
 
 
 def _parse(option: str, text: str, parser: Callable[[str], float]) -> float:
