@@ -96,6 +96,7 @@ class TrainingSession:
         return tuple(call for call in self.calls if call.success)
 
 
+@runtime_checkable
 class RecordStorePort(Protocol):
     """Stores what is recorded.
 
@@ -121,6 +122,7 @@ class RecordStorePort(Protocol):
         """
 
 
+@runtime_checkable
 class SessionHistoryPort(Protocol):
     """Gives recorded sessions as wholes, for reports and for prediction to learn from again.
 
@@ -184,6 +186,7 @@ class RecordKind(StrEnum):
     WARM_SETS = "warm_sets"
 
 
+@runtime_checkable
 class ExportPort(Protocol):
     """Hands out all that is stored."""
 
@@ -198,6 +201,7 @@ class ExportPort(Protocol):
         """
 
 
+@runtime_checkable
 class MaintenancePort(ExportPort, Protocol):
     """Purge, erase, export, compact. Methods block; a failure of the store arrives as `AnalyticsUnavailableError`."""
 
@@ -263,6 +267,7 @@ class MaintenancePort(ExportPort, Protocol):
         """
 
 
+@runtime_checkable
 class OverridesPort(Protocol):
     """Stores overrides for all processes. Methods block and raise `AnalyticsUnavailableError` on failure."""
 
@@ -276,6 +281,7 @@ class OverridesPort(Protocol):
         """Remove an override; False when there is none with this id."""
 
 
+@runtime_checkable
 class SettingChangesPort(Protocol):
     """Stores settings that were changed at run time, for all processes: the JSON value of each `section.key`.
 
@@ -292,6 +298,7 @@ class SettingChangesPort(Protocol):
         """Remove these settings, all or none; keys that are not stored are ignored."""
 
 
+@runtime_checkable
 class WarmSetsPort(Protocol):
     """Stores warm sets, so that all processes agree on them and restarts do not change them.
 
@@ -321,6 +328,7 @@ class WarmSetsPort(Protocol):
         """
 
 
+@runtime_checkable
 class ToolCatalogsPort(Protocol):
     """Gives the tool catalogs that `AnalyticsPort.record_many` stored.
 
@@ -373,6 +381,7 @@ class SessionSummary:
     searches: int = 0
 
 
+@runtime_checkable
 class DashboardQueriesPort(Protocol):
     """Questions about all that was recorded, or the latest of it.
 
@@ -397,6 +406,7 @@ class DashboardQueriesPort(Protocol):
         """Return the pairs among the tools of the most frequent pairs, most frequent first, then by name."""
 
 
+@runtime_checkable
 class ArchivePort(RecordStorePort, SessionHistoryPort, Protocol):
     """Stores sessions, calls and lists a second time, for longer, and answers questions about them."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope
@@ -190,6 +190,7 @@ class DualEraConnection(Protocol):
         """The client disconnected."""
 
 
+@runtime_checkable
 class DownstreamPort(Protocol):
     """The application as downstream adapters use it."""
 

@@ -102,6 +102,7 @@ class Embedders:
     chosen: EmbedderPort
 
 
+@runtime_checkable
 class VectorCachePort(Protocol):
     """Stores the most recently used vectors by model and text. Returned arrays are read-only.
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.knowledge import Embedding, Entity, Observation, Relation, SnippetCandidate, Table, Thought
@@ -41,6 +41,7 @@ class UpsertCounts(NamedTuple):
     changed: int
 
 
+@runtime_checkable
 class KnowledgePort(Protocol):
     """Keeps what is known. Methods block; every failure of the store arrives as `AnalyticsUnavailableError`.
 

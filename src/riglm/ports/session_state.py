@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, runtime_checkable
 
 _current: Final[ContextVar["TimeBudget | None"]] = ContextVar("riglm-patience", default=None)
 
@@ -30,6 +30,7 @@ class TimeBudget:
         return _current.get() or cls()
 
 
+@runtime_checkable
 class SessionStatePort(Protocol):
     """Values under keys, each for a time, and news for every process.
 

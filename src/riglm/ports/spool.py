@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from riglm.domain.errors import RiglmError
 from riglm.ports.analytics import Record
@@ -27,6 +27,7 @@ class SpooledRecords:
     skipped: int = 0
 
 
+@runtime_checkable
 class SpoolPort(Protocol):
     """Keeps records on disk, in order, until they are removed. It is used by one thread.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from uuid import UUID
 
 from riglm.domain.exposure import Exposure, Mode
@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # it comes with what only prediction needs
     from riglm.ports.embedder import EmbedderStatus
 
 
+@runtime_checkable
 class MeterPort(Protocol):
     """Counts what happens. Called on the event loop, within calls: it takes a few microseconds and never raises.
 
@@ -111,6 +112,7 @@ class Span(Protocol):
         """
 
 
+@runtime_checkable
 class TracerPort(Protocol):
     """Creates spans. Methods neither block nor raise; attributes contain names, never message content."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
@@ -129,6 +129,7 @@ class UpstreamLink(Protocol):
         """Close the link and end its requests."""
 
 
+@runtime_checkable
 class UpstreamPort(Protocol):
     """One server behind riglm."""
 
