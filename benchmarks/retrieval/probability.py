@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.evaluation.retrieval import EmbeddedDataset
 from riglm.domain.prediction import Scores
-from riglm.domain.retrieval.retriever import StaticIndex, log_odds, probabilities
+from riglm.domain.retrieval.retriever import Retriever, log_odds, probabilities
 
 _MAX_REQUESTS = 60
 _HITS = 10
@@ -74,7 +74,7 @@ def _probabilities(row: _Row) -> Scores:
 
 
 def _rows(data: EmbeddedDataset) -> Iterator[_Row]:
-    index = StaticIndex(data.dataset.tools).with_vectors(data.model, data.vectors)
+    index = Retriever(data.dataset.tools).with_vectors(data.model, data.vectors)
     count = min(len(data.contexts), _MAX_REQUESTS)
     for context, query in islice(zip(data.contexts, data.dataset.queries, strict=True), count):
         ranking = np.maximum(index.evidence(context), 0.0)

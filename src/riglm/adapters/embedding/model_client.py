@@ -71,7 +71,7 @@ class FastembedEmbedder(EmbedderPort):
         with self._turns:
             self._is_open, self._down, self._failures = True, "", 0
             with contextlib.suppress(EmbedderUnavailableError):
-                self._ask(())
+                self._insist(())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,7 +95,8 @@ class FastembedEmbedder(EmbedderPort):
         for start in range(0, len(texts) or 1, _TURN_TEXTS):
             self._refuse_if_down()
             with self._turns:
-                rows += self._ask([readable(text) for text in texts[start : start + _TURN_TEXTS]])
+                self._refuse_if_down()  # since it waited
+                rows += self._insist([readable(text) for text in texts[start : start + _TURN_TEXTS]])
                 models.add(self._loaded)
         if len(models) > 1:
             raise EmbedderUnavailableError("another model was loaded meanwhile")
@@ -114,10 +115,6 @@ class FastembedEmbedder(EmbedderPort):
             is_fallback_active=False,
             semantic_quality="high" if is_usable else "none",
         )
-
-    def _ask(self, texts: Sequence[str]) -> list[bytes]:
-        self._refuse_if_down()
-        return self._insist(texts)
 
     def _refuse_if_down(self) -> None:
         if self._down:

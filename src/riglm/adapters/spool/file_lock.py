@@ -79,18 +79,12 @@ class FileLock:
 
 def is_held(path: Path) -> bool:
     """Whether a process holds the file; it is not made."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        _lock(descriptor)
-    except OSError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(descriptor)
+    with suppress(OSError), path.open("rb+") as file:
+        try:
+            _lock(file.fileno())
+        except OSError:
+            return True
+    return False
 
 
 def _claimed(path: Path) -> int:
@@ -98,8 +92,9 @@ def _claimed(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(descriptor)
-            if _is_at(path, descriptor):
-                return descriptor
+            with suppress(FileNotFoundError):
+                if os.path.samestat(path.stat(), os.fstat(descriptor)):
+                    return descriptor
         except BlockingIOError:
             words = os.pread(descriptor, 4096, 0) if hasattr(os, "pread") else b""
             os.close(descriptor)
@@ -108,14 +103,6 @@ def _claimed(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # its last holder removed the file in between: that was another file
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    try:
-        there, ours = path.stat(), os.fstat(descriptor)
-    except FileNotFoundError:
-        return False
-    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 _MAX_WAIT_SECONDS: Final = 60.0

@@ -57,7 +57,10 @@ _KEPT_WHEN_PRUNED: Final = 0.98
 
 
 class PairScores(NamedTuple):
-    """The scores of tools by similar contexts, how far to trust them, and the context confidence; all from 0 to 1."""
+    """The scores of tools by similar contexts, how far to trust them, and the context confidence; all from 0 to 1.
+
+    The confidence is the mean similarity of the ten most similar contexts, times their number by ten.
+    """
 
     by_tool: Mapping[str, float]
     trust: float
@@ -201,13 +204,6 @@ class LearnedPairs:
             current[self._tools.find(tool)] = self._descriptions.find(description_hash)
         current = current[self._pairs.rows["tool"]]
         return self._forget(np.flatnonzero((current != unknown) & (current != self._pairs.rows["description"])))
-
-    def confidence(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> float:
-        """Return the context confidence: the mean similarity of the ten most similar, times their number by ten.
-
-        As for scores, only tools count whose description is unchanged.
-        """
-        return self.pair_scores(context, scope, fingerprints).confidence
 
     def pair_scores(self, context: Context, scope: str, fingerprints: Mapping[str, str]) -> PairScores:
         """What was used in similar contexts, among tools that still describe themselves as they did then."""

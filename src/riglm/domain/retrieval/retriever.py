@@ -51,106 +51,6 @@ FALLBACK_MODEL: Final = SignalWeights(lexical=0.65, semantic=0.35)
 WORDS_ALONE: Final = SignalWeights(lexical=1.0, semantic=0.0)
 
 
-class StaticIndex:
-    """Words at once, meaning as soon as there are vectors."""
-
-    def __init__(self, tools: Sequence[ToolProfile]) -> None:
-        self.lexical = LexicalIndex(tools)
-        self._names = [tool.name for tool in tools]
-        self._servers = [tool.server for tool in tools]
-        self._implied = ImpliedTools([(tool.name, tool.description) for tool in tools])
-        self._dense: Mapping[str, DenseIndex] = {}
-
-    def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "StaticIndex":
-        """Return the same with vectors of the tools, by name, in addition to those of other models."""
-        other = copy(self)
-        dense = DenseIndex(model, self._names, self._servers, vectors)
-        other._dense = {**self._dense, model: dense}  # noqa: SLF001  # a copy
-        return other
-
-    def weights(self, model: str) -> SignalWeights:
-        """How much words and meaning count for what was embedded with a model."""
-        if model not in self._dense:
-            return WORDS_ALONE
-        return FALLBACK_MODEL if model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
-
-    def evidence(self, context: Context) -> Scores:
-        """Return how far each tool is above the mean, in deviations; zeros where the context has no information.
-
-        Everyday tools that the context implies and does not mention come right after the first ten, or after all
-        outliers if these are fewer.
-        """
-        stems = _stems(context.text)
-        if not self._names or not stems:
-            return np.zeros(len(self._names))
-        evidence = self._described(context, stems)
-        if len(evidence) > _MENTIONED:
-            last = float(np.partition(evidence, -_MENTIONED)[-_MENTIONED])
-            implied = [row for row in self._implied.find(context.text) if evidence[row] < last][:MAX_IMPLIED]
-            evidence[implied] = max(last, _STEP) * (1 - _STEP * np.arange(1, len(implied) + 1))
-        return evidence
-
-    def _described(self, context: Context, stems: Sequence[Sequence[str]]) -> Scores:
-        lexical = standardized(np.stack([self.lexical.scores(part) for part in stems]))
-        compared = self._compared(context)
-        if compared is None:
-            return _with_sentences(standardized(lexical[0]), lexical[1:])
-        dense, queries = compared
-        weights = self.weights(dense.model)
-        semantic = lexical[[min(row, len(lexical) - 1) for row in range(len(queries))]]
-        near = dense.scores(queries, dense.similarities(queries))
-        semantic = np.minimum(semantic, near.max(axis=1, keepdims=True))  # words know no meaning better than vectors do
-        semantic[:, dense.rows] = near
-        both = min(len(lexical), len(queries))
-        lexical = self._confidence(stems[0]) * level(lexical[:both], semantic[:both])
-        parts = weights.lexical * lexical + weights.semantic * semantic[:both]
-        whole = parts[0].copy()
-        whole[dense.rows] += weights.semantic * SERVER_WEIGHT * dense.server_scores(queries[0])
-        return _with_sentences(standardized(whole), parts[1:])
-
-    def _confidence(self, stems: Sequence[str]) -> float:
-        """Return how far words count: fully once one tool has two words of a request, or three tenths of them.
-
-        A request in other words than the tools' own shares some by chance, and these mislead.
-        """
-        enough = min(_ENOUGH_COVERAGE, _ENOUGH_WORDS / max(len(set(stems)), 1))
-        return min(1.0, float(self.lexical.coverage(stems).max()) / enough)
-
-    def similarity(self, context: Context) -> tuple[float | None, Scores]:
-        """The best cosine of any part of a request, and each tool's; None and zeros where there is no meaning."""
-        each = np.zeros(len(self._names))
-        compared = self._compared(context)
-        if compared is None or compared[0].model.startswith(WORDS_WITHOUT_MEANING):
-            return None, each
-        dense, queries = compared
-        each[dense.rows] = dense.similarities(queries).max(axis=0)
-        return float(each.max(initial=0.0)), each
-
-    def coverage(self, context: Context) -> Scores:
-        """Return the share of the context's words, by rarity, that each tool has; between 0 and 1."""
-        return self.lexical.coverage(words(context.text)[:_MAX_STEMS])
-
-    def suitability(self, context: Context) -> float:
-        """Return how well the best tool suits a context; under 0, nothing fits."""
-        if not self._names:
-            return -1.0
-        best, _ = self.similarity(context)
-        covered = float(self.coverage(context).max())
-        found = suitability(best, covered, len(self._names))
-        compared = self._compared(context)
-        if compared is not None and len(compared[0].rows) < len(self._names):  # a tool without a vector may be meant
-            found = max(found, suitability(None, covered, len(self._names)))
-        return found
-
-    def _compared(self, context: Context) -> tuple[DenseIndex, Vector] | None:
-        """The vectors of the tools that those of the context, as rows, can be compared with."""
-        dense = self._dense.get(context.model)
-        if context.vector is None or dense is None:
-            return None
-        rows = np.atleast_2d(np.asarray(context.vector, np.float32))
-        return (dense, rows) if len(rows) and dense.fits(rows) else None
-
-
 def _stems(text: str) -> list[list[str]]:
     return [words(part)[:_MAX_STEMS] for part in request_texts(text)]
 
@@ -241,34 +141,112 @@ class Retriever:
         self._rows = {tool.name: row for row, tool in enumerate(self._tools)}
         self._fingerprints = {tool.name: tool.fingerprint for tool in self._tools}
         self._pairs = pairs if pairs is not None else LearnedPairs()
-        self._static = StaticIndex(self._tools)
+        self._lexical = LexicalIndex(self._tools)
+        self._implied = ImpliedTools([(tool.name, tool.description) for tool in self._tools])
+        self._dense: Mapping[str, DenseIndex] = {}
         self._layout = self._laid_out(())
-        self._last_described: tuple[Context, StaticIndex, Scores, Scores] | None = None  # calls share a context
+        self._last_evidence: tuple[Context, Scores, Scores] | None = None  # calls share a context
 
     def with_vectors(self, model: str, vectors: Mapping[str, Vector]) -> "Retriever":
         """Return the same with vectors of one model, by tool, in addition to those of others.
 
         A tool that has none yet is found by its words.
         """
-        other = object.__new__(Retriever)
-        other.__dict__.update(self.__dict__)
-        other._static = self._static.with_vectors(model, vectors)
+        other = copy(self)
+        names, servers = list(self._rows), [tool.server for tool in self._tools]
+        other._dense = {**self._dense, model: DenseIndex(model, names, servers, vectors)}  # noqa: SLF001  # a copy
+        other._last_evidence = None  # noqa: SLF001  # a copy
         return other
 
     def with_pairs(self, pairs: LearnedPairs) -> "Retriever":
         """The same with other learned pairs."""
-        other = object.__new__(Retriever)
-        other.__dict__.update(self.__dict__)
-        other._pairs = pairs
+        other = copy(self)
+        other._pairs = pairs  # noqa: SLF001  # a copy
         return other
 
     def weights(self, model: str) -> SignalWeights:
-        """How much words and meaning count in a question that was embedded with a model."""
-        return self._static.weights(model)
+        """How much words and meaning count for what was embedded with a model."""
+        if model not in self._dense:
+            return WORDS_ALONE
+        return FALLBACK_MODEL if model.startswith(WORDS_WITHOUT_MEANING) else REAL_MODEL
+
+    def evidence(self, context: Context) -> Scores:
+        """Return how far each tool is above the mean, in deviations; zeros where the context has no information.
+
+        Everyday tools that the context implies and does not mention come right after the first ten, or after all
+        outliers if these are fewer.
+        """
+        stems = _stems(context.text)
+        if not self._tools or not stems:
+            return np.zeros(len(self._tools))
+        evidence = self._described(context, stems)
+        if len(evidence) > _MENTIONED:
+            last = float(np.partition(evidence, -_MENTIONED)[-_MENTIONED])
+            implied = [row for row in self._implied.find(context.text) if evidence[row] < last][:MAX_IMPLIED]
+            evidence[implied] = max(last, _STEP) * (1 - _STEP * np.arange(1, len(implied) + 1))
+        return evidence
+
+    def _described(self, context: Context, stems: Sequence[Sequence[str]]) -> Scores:
+        lexical = standardized(np.stack([self._lexical.scores(part) for part in stems]))
+        compared = self._compared(context)
+        if compared is None:
+            return _with_sentences(standardized(lexical[0]), lexical[1:])
+        dense, queries = compared
+        weights = self.weights(dense.model)
+        semantic = lexical[[min(row, len(lexical) - 1) for row in range(len(queries))]]
+        near = dense.scores(queries, dense.similarities(queries))
+        semantic = np.minimum(semantic, near.max(axis=1, keepdims=True))  # words know no meaning better than vectors do
+        semantic[:, dense.rows] = near
+        both = min(len(lexical), len(queries))
+        lexical = self._confidence(stems[0]) * level(lexical[:both], semantic[:both])
+        parts = weights.lexical * lexical + weights.semantic * semantic[:both]
+        whole = parts[0].copy()
+        whole[dense.rows] += weights.semantic * SERVER_WEIGHT * dense.server_scores(queries[0])
+        return _with_sentences(standardized(whole), parts[1:])
+
+    def _confidence(self, stems: Sequence[str]) -> float:
+        """Return how far words count: fully once one tool has two words of a request, or three tenths of them.
+
+        A request in other words than the tools' own shares some by chance, and these mislead.
+        """
+        enough = min(_ENOUGH_COVERAGE, _ENOUGH_WORDS / max(len(set(stems)), 1))
+        return min(1.0, float(self._lexical.coverage(stems).max()) / enough)
+
+    def similarity(self, context: Context) -> tuple[float | None, Scores]:
+        """The best cosine of any part of a request, and each tool's; None and zeros where there is no meaning."""
+        each = np.zeros(len(self._tools))
+        compared = self._compared(context)
+        if compared is None or compared[0].model.startswith(WORDS_WITHOUT_MEANING):
+            return None, each
+        dense, queries = compared
+        each[dense.rows] = dense.similarities(queries).max(axis=0)
+        return float(each.max(initial=0.0)), each
+
+    def coverage(self, context: Context) -> Scores:
+        """Return the share of the context's words, by rarity, that each tool has; between 0 and 1."""
+        return self._lexical.coverage(words(context.text)[:_MAX_STEMS])
+
+    def _suitability(self, context: Context) -> float:
+        """Return how well the best tool suits a context; under 0, nothing fits."""
+        best, _ = self.similarity(context)
+        covered = float(self.coverage(context).max())
+        found = suitability(best, covered, len(self._tools))
+        compared = self._compared(context)
+        if compared is not None and len(compared[0].rows) < len(self._tools):  # a tool without a vector may be meant
+            found = max(found, suitability(None, covered, len(self._tools)))
+        return found
+
+    def _compared(self, context: Context) -> tuple[DenseIndex, Vector] | None:
+        """The vectors of the tools that those of the context, as rows, can be compared with."""
+        dense = self._dense.get(context.model)
+        if context.vector is None or dense is None:
+            return None
+        rows = np.atleast_2d(np.asarray(context.vector, np.float32))
+        return (dense, rows) if len(rows) and dense.fits(rows) else None
 
     def confidence(self, context: Context, *, scope: str = "") -> float:
-        """The context confidence, between 0 and 1; see `LearnedPairs.confidence`."""
-        return self._pairs.confidence(context, scope, self._fingerprints)
+        """The context confidence, between 0 and 1; see `PairScores`."""
+        return self._pairs.pair_scores(context, scope, self._fingerprints).confidence
 
     def relevance(self, context: Context, candidates: Sequence[str] | None = None, *, scope: str = "") -> Relevance:
         """How well each candidate fits; all tools in their order when none are named. Unknown ones fit by use alone."""
@@ -291,11 +269,11 @@ class Retriever:
         names = [name for name in self._rows if allowed is None or allowed(name)]
         relevance, strength, example = self._judged(query, names, scope)
         found = self._ordered(names, relevance, limit)
-        if not found or (may_abstain and example < _TELLING and self._static.suitability(query) < 0):
+        if not found or (may_abstain and example < _TELLING and self._suitability(query) < 0):
             return ToolSearchResult(hits=(), near=tuple(names[at] for at in found[:NEAR_MISSES]), abstained=True)
-        _, similarity = self._static.similarity(query)
+        _, similarity = self.similarity(query)
         rows = np.array([self._rows[name] for name in names], np.int64)
-        chances = probabilities(strength * relevance.combined, similarity[rows], self._static.coverage(query)[rows])
+        chances = probabilities(strength * relevance.combined, similarity[rows], self.coverage(query)[rows])
         spoken = {stem: word for word, stem in spelt(query.text[:MAX_REQUEST_LENGTH])}
         hits = tuple(
             ToolMatch(
@@ -344,7 +322,7 @@ class Retriever:
         if names is not self._layout.names:
             self._layout = self._laid_out(names)
         layout = self._layout
-        evidence, fit = self._described(context)
+        evidence, fit = self._evidence_and_fit(context)
         described = fit[layout.rows]
         pair_scores = self._pairs.pair_scores(context, scope, self._fingerprints)
         learned = np.zeros(len(names))
@@ -360,13 +338,12 @@ class Retriever:
         example = pair_scores.trust * float(learned.max(initial=0.0))
         return relevance, max(float(evidence.max(initial=0.0)), _LEARNED_EVIDENCE * example), example
 
-    def _described(self, context: Context) -> tuple[Scores, Scores]:
+    def _evidence_and_fit(self, context: Context) -> tuple[Scores, Scores]:
         """Return the evidence of the descriptions for a context, and each tool's share of the best, the last 0."""
-        known = self._last_described
-        if known is None or known[0] is not context or known[1] is not self._static:
-            evidence = self._static.evidence(context)
-            known = self._last_described = (context, self._static, evidence, np.append(relative(evidence), 0.0))
-        return known[2], known[3]
+        if self._last_evidence is None or self._last_evidence[0] is not context:
+            evidence = self.evidence(context)
+            self._last_evidence = context, evidence, np.append(relative(evidence), 0.0)
+        return self._last_evidence[1:]
 
     def _laid_out(self, names: Sequence[str]) -> _Layout:
         places: dict[str, list[int]] = defaultdict(list)
@@ -376,7 +353,7 @@ class Retriever:
         return _Layout(names if isinstance(names, tuple) else tuple(names), rows, dict(places))
 
     def _why(self, row: int, spoken: Mapping[str, str], similarity: Scores, learned: float) -> str:
-        shared = [word for stem, word in spoken.items() if self._static.lexical.has(row, stem)]
+        shared = [word for stem, word in spoken.items() if self._lexical.has(row, stem)]
         reasons = []
         if shared:
             reasons.append("words: " + ", ".join(shared[:_MAX_WORDS_NAMED]))

@@ -77,7 +77,7 @@ def test_vectors_count_while_others_are_still_made():
         assert bench.index.counts()[0] == 64
         assert 8 <= counted <= 24
         assert bench.index.weights.semantic > 0
-        similarity = bench.index.retriever._static.similarity(bench.asked("subject1"))[1]
+        similarity = bench.index.retriever.similarity(bench.asked("subject1"))[1]
         assert np.count_nonzero(similarity) <= counted
         bench.embedder.go.set()
         bench.at_rest()

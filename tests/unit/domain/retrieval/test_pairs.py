@@ -113,7 +113,7 @@ def test_confidence_grows_to_the_similarity_as_ten_lessons_come():
     pairs = LearnedPairs()
     grown = []
     for _ in range(12):
-        grown.append(pairs.confidence(context("ship it"), "", HASHES))
+        grown.append(pairs.pair_scores(context("ship it"), "", HASHES).confidence)
         _learn(pairs, "ship it")
     assert grown[:3] == pytest.approx([0.0, 0.1, 0.2])
     assert grown[10:] == pytest.approx([1.0, 1.0])
@@ -123,11 +123,11 @@ def test_a_pair_counts_once_per_session_however_sessions_alternate():
     pairs, one, other = LearnedPairs(), uuid4(), uuid4()
     for session in (one, other, one, other, one):
         _learn(pairs, "ship it", session=session)
-    assert pairs.confidence(context("ship it"), "", HASHES) == pytest.approx(0.2)
+    assert pairs.pair_scores(context("ship it"), "", HASHES).confidence == pytest.approx(0.2)
     _learn(pairs, "ship it", tool="rollback", session=one)
-    assert pairs.confidence(context("ship it"), "", HASHES) == pytest.approx(0.3)
+    assert pairs.pair_scores(context("ship it"), "", HASHES).confidence == pytest.approx(0.3)
     _learn(pairs, "ship it", signal=0.0, session=uuid4())
-    assert pairs.confidence(context("ship it"), "", HASHES) == pytest.approx(0.3)
+    assert pairs.pair_scores(context("ship it"), "", HASHES).confidence == pytest.approx(0.3)
 
 
 def test_pruning_keeps_within_the_bound_what_is_newest_and_surest():
@@ -149,10 +149,9 @@ def test_what_was_restored_answers_as_what_was_learned():
     restored = LearnedPairs()
     restored.restore(kept)
     asked = context("ship number3 again")
-    assert restored.pair_scores(asked, "", HASHES).by_tool == pytest.approx(
-        pairs.pair_scores(asked, "", HASHES).by_tool
-    )
-    assert restored.confidence(asked, "", HASHES) == pytest.approx(pairs.confidence(asked, "", HASHES))
+    found, expected = (each.pair_scores(asked, "", HASHES) for each in (restored, pairs))
+    assert found.by_tool == pytest.approx(expected.by_tool)
+    assert found.confidence == pytest.approx(expected.confidence)
     again = restored.learn(context("ship number3"), "deploy", 1.0, scope="", at=1.0, description_hash="d1")
     assert (again.id, again.uses) == (kept[3].id, 2)
 
@@ -172,8 +171,8 @@ def test_lessons_of_a_description_that_changed_while_riglm_was_away_give_no_conf
     restored = LearnedPairs()
     restored.restore(_learn(LearnedPairs(), f"ship number{number}") for number in range(20))
     asked = context("ship number3")
-    assert restored.confidence(asked, "", HASHES) > 0.3
-    assert restored.confidence(asked, "", {"deploy": "changed"}) == 0.0
+    assert restored.pair_scores(asked, "", HASHES).confidence > 0.3
+    assert restored.pair_scores(asked, "", {"deploy": "changed"}).confidence == 0.0
 
 
 def test_without_the_key_neither_words_nor_contexts_can_be_guessed():

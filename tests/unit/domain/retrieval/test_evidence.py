@@ -3,7 +3,7 @@ import pytest
 
 from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import PairReliability
-from riglm.domain.retrieval.retriever import WORDS_WITHOUT_MEANING, StaticIndex
+from riglm.domain.retrieval.retriever import WORDS_WITHOUT_MEANING, Retriever
 from riglm.domain.retrieval.scoring import level
 from riglm.domain.tool import ToolProfile
 from tests.unit.domain.retrieval.samples import MODEL
@@ -22,8 +22,8 @@ def _asked(direction, model=MODEL):
 def test_words_count_more_when_the_model_knows_no_meaning():
     tools = [ToolProfile(name="near", description=""), ToolProfile(name="something", description="")]
     vectors = {"near": AXES[0], "something": AXES[1]}
-    real = StaticIndex(tools).with_vectors(MODEL, vectors)
-    hashed = StaticIndex(tools).with_vectors(WORDS_WITHOUT_MEANING + "x", vectors)
+    real = Retriever(tools).with_vectors(MODEL, vectors)
+    hashed = Retriever(tools).with_vectors(WORDS_WITHOUT_MEANING + "x", vectors)
     assert real.evidence(_asked(AXES[0])).argmax() == 0
     assert hashed.evidence(_asked(AXES[0], WORDS_WITHOUT_MEANING + "x")).argmax() == 1
 
@@ -40,7 +40,7 @@ def test_what_was_right_one_time_in_four_is_hardly_trusted_and_old_failures_are_
 
 def test_evidence_counts_words_less_when_a_request_shares_few_of_its_words():
     tools = [ToolProfile(name="near"), ToolProfile(name="something"), *(ToolProfile(name=f"t{at}") for at in range(9))]
-    index = StaticIndex(tools).with_vectors(MODEL, {tool.name: AXES[at % 2] for at, tool in enumerate(tools)})
+    index = Retriever(tools).with_vectors(MODEL, {tool.name: AXES[at % 2] for at, tool in enumerate(tools)})
 
     def lead_of_the_word(text: str) -> float:
         near, something, *_ = index.evidence(Context(text=text, vector=AXES[0], model=MODEL))
@@ -58,7 +58,7 @@ def test_evidence_ranks_a_general_tool_lower_in_a_large_catalog():
 
     def general_and_special(count: int) -> list[float]:
         tools = [_tool(name, f"server{at // 2 % 9}") for at, name in enumerate(names[:count])]
-        index = StaticIndex(tools).with_vectors(MODEL, dict(zip(names, matrix[:count], strict=False)))
+        index = Retriever(tools).with_vectors(MODEL, dict(zip(names, matrix[:count], strict=False)))
         return index.evidence(_asked(matrix[0] + matrix[1]))[:2].tolist()
 
     small, large = general_and_special(400), general_and_special(8_000)
@@ -80,7 +80,7 @@ def test_evidence_places_implied_tools_right_after_the_first_ten():
         ToolProfile(name=f"t{at}", description=" ".join(["Find a recipe", *map(str, range(at))])) for at in range(15)
     ]
     others = [ToolProfile(name=f"o{at}", description="Merge two accounts") for at in range(30)]
-    index = StaticIndex([*recipes, _tool("fs__write_file"), _tool("fs__read_file"), *others])
+    index = Retriever([*recipes, _tool("fs__write_file"), _tool("fs__read_file"), *others])
 
     def order(text: str) -> list[int]:
         return np.argsort(-index.evidence(Context(text=text)), kind="stable").tolist()
