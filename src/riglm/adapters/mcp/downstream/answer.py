@@ -10,7 +10,7 @@ from riglm.adapters.mcp.downstream.http_request import McpHttpRequest
 from riglm.adapters.mcp.wire.event_stream import encode_event
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import BeforeResponse, ClientResponseSink
+from riglm.ports.downstream import BeforeResponse, ClientResponseSink, ForwardingSink
 from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -228,28 +228,19 @@ class JsonOrSseResponse(HttpResponse):
 _waiting: Final[set["asyncio.Task[None]"]] = set()
 
 
-class DelayedResponseSink(ClientResponseSink):
+class DelayedResponseSink(ForwardingSink):
     """Holds the answer to one request back until `before_response` is through, which is bounded and does not raise."""
 
-    __slots__ = ("_parting", "_sink")
+    __slots__ = ("_parting",)
 
     def __init__(self, sink: ClientResponseSink, before_response: BeforeResponse) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._parting = before_response
-
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self._sink.related(message, event)
-
-    def primed(self, event: EventPosition) -> None:
-        self._sink.primed(event)
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         task = asyncio.get_running_loop().create_task(self._part(message, status, event))
         _waiting.add(task)
         task.add_done_callback(_waiting.discard)
-
-    def interrupted(self) -> None:
-        self._sink.interrupted()
 
     async def _part(self, message: Message, status: int, event: EventPosition | None) -> None:
         try:

@@ -5,21 +5,16 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
 from riglm.adapters.mcp.downstream.answer import Header, Send, send_error, send_json, send_status
 from riglm.adapters.mcp.downstream.http_handshake import HandshakeEndpoint
 from riglm.adapters.mcp.downstream.http_modern import ModernEndpoint
-from riglm.adapters.mcp.downstream.http_request import (
-    BodyTimeoutError,
-    BodyTooLargeError,
-    ClientDisconnectedError,
-    McpHttpRequest,
-    Receive,
-)
-from riglm.adapters.mcp.downstream.http_server import WELL_KNOWN, Identity, Rejection, RequestGuard
-from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
+from riglm.adapters.mcp.downstream.http_request import BodyError, ClientDisconnectedError, McpHttpRequest, Receive
+from riglm.adapters.mcp.downstream.http_server import WELL_KNOWN, Identity, Rejection, RequestGuard, UvicornServer
+from riglm.adapters.mcp.downstream.http_sessions import HttpSessions, SharedHttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.decoding import decode_any
 from riglm.domain import jsonrpc, protocol, request_params
@@ -73,7 +68,7 @@ class HttpDownstream:
         self._access = access
         self._resource = None
         if downstream.auth is not None:
-            from riglm.adapters.mcp.downstream.protected_resource import ProtectedResource  # noqa: PLC0415  # rarely needed
+            from riglm.adapters.mcp.downstream.access_tokens import ProtectedResource  # noqa: PLC0415  # rarely needed
 
             self._resource = ProtectedResource(downstream.auth)
         self._cross_origin = CrossOrigin(
@@ -86,36 +81,23 @@ class HttpDownstream:
         self._handle_header = settings.sessions.header.lower().encode()
         buffer = settings.limits.sse_buffer
         idle, most = downstream.session_idle, downstream.max_sessions
-        if sharing is None:
-            self._sessions = HttpSessions(proxy, idle_seconds=idle, most=most)
-            self._handshake = HandshakeEndpoint(self._sessions, buffer)
-        else:
-            from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions  # noqa: PLC0415  # rarely needed
-
-            self._sessions = shared = SharedHttpSessions(proxy, sharing, idle_seconds=idle, most=most)
-            self._handshake = HandshakeEndpoint(shared, buffer, shared)
+        shared = None if sharing is None else SharedHttpSessions(proxy, sharing, idle_seconds=idle, most=most)
+        self._sessions = HttpSessions(proxy, idle_seconds=idle, most=most) if shared is None else shared
+        self._handshake = HandshakeEndpoint(self._sessions, buffer, shared)
         self._modern = ModernEndpoint(proxy, buffer, sharing)
         self._sse = SseClients(proxy, buffer, self._limit)
-
-    def _entrances(self) -> list[str]:
-        """The paths at which clients begin, by transport."""
-        by_transport = {"http": [self._settings.path], "sse": [SSE_PATH], "both": [self._settings.path, SSE_PATH]}
-        return by_transport[self._settings.transport]
-
-    @property
-    def _not_found(self) -> str:
-        return f"Not found: MCP is at {' and '.join(self._entrances())}"
+        by_transport = {"http": [downstream.path], "sse": [SSE_PATH], "both": [downstream.path, SSE_PATH]}
+        self._entrances = by_transport[downstream.transport]
+        """The paths at which clients begin."""
+        self._not_found = f"Not found: MCP is at {' and '.join(self._entrances)}"
 
     async def serve(self, listener: socket.socket, stop: asyncio.Event) -> None:
         """Serve on a bound socket until `stop` is set; then finish what is under way, within a few seconds."""
-        from riglm.adapters.mcp.downstream.http_server import UvicornServer  # noqa: PLC0415  # a tenth of a second to import
-
         server = UvicornServer(self, drain_seconds=_DRAIN_SECONDS + 2 * _CUT_SECONDS)
         host, port, *_ = listener.getsockname()
-        paths = self._entrances()
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        urls = [f"http://{address}{path}" for path in paths]
-        _log.info("listening", extra={"urls": urls, "host": host, "port": port, "paths": paths})
+        urls = [f"http://{address}{path}" for path in self._entrances]
+        _log.info("listening", extra={"urls": urls, "host": host, "port": port, "paths": self._entrances})
         loop = asyncio.get_running_loop()
         if self._resource is not None:
             self._resource.start()
@@ -146,12 +128,8 @@ class HttpDownstream:
         outgoing = _Outgoing(send, self._cross_origin.grant(request.headers))
         try:
             await self._answer(request, outgoing.send)
-        except BodyTooLargeError:
-            words = f"Invalid request: the message is over the limit of {self._limit} bytes (`limits.request_bytes`)"
-            await _refuse_body(request, outgoing.send, 413, words)
-        except BodyTimeoutError:
-            words = "Invalid request: the body did not come in time"
-            await _refuse_body(request, outgoing.send, 408, words)
+        except BodyError as error:
+            await _refuse_body(request, outgoing.send, error)
         except ClientDisconnectedError:
             return
         except Exception:  # noqa: BLE001  # the client must get a response, regardless of the failure
@@ -168,10 +146,10 @@ class HttpDownstream:
         path = request.scope["path"].rstrip("/")
         is_metadata = self._resource is not None and path.startswith(WELL_KNOWN)
         if is_metadata:
-            path = path.removeprefix(WELL_KNOWN) or self._entrances()[0]
+            path = path.removeprefix(WELL_KNOWN) or self._entrances[0]
         is_sse = self._settings.transport != "http" and path in self._sse.paths
         named = b"" if is_sse else self._profile_in(path)
-        entrance = SSE_PATH if is_sse else self._entrances()[0] if named is None else path
+        entrance = SSE_PATH if is_sse else self._entrances[0] if named is None else path
         resource = quote(entrance) if self._resource is not None else ""
         admitted = await self._admit(request, resource, named, anonymous=bool(preflight) or is_metadata)
         if isinstance(admitted, Rejection):
@@ -187,7 +165,8 @@ class HttpDownstream:
             if isinstance(found, Rejection):
                 await _reject(send, found)
                 return
-            request.is_of(admitted.principal, *found)
+            profile, access = found
+            request.caller = replace(request.caller, principal=admitted.principal, profile=profile, access=access)
             await (self._sse.answer(path, request, send) if is_sse else self._streamable(request, send))
 
     async def _admit(
@@ -297,11 +276,11 @@ class _Outgoing:
         await self._send(event)
 
 
-async def _refuse_body(request: McpHttpRequest, send: Send, status: int, words: str) -> None:
+async def _refuse_body(request: McpHttpRequest, send: Send, error: BodyError) -> None:
     """Answer while the body still comes, and close only after the client had time to read that."""
-    body = jsonrpc.error(None, jsonrpc.INVALID_REQUEST, words).line
+    body = jsonrpc.error(None, jsonrpc.INVALID_REQUEST, f"Invalid request: {error}").line
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *_CLOSE]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     await request.discard()
     await send({"type": "http.response.body", "body": b""})

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from riglm.adapters.mcp.downstream.answer import (
     DelayedResponseSink,
@@ -17,15 +17,12 @@ from riglm.adapters.mcp.downstream.answer import (
     send_status,
 )
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
-from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
+from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions, SharedHttpSessions
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.errors import SessionEndedError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import BeforeResponse, ClientResponseSink
 from riglm.ports.upstream import EventPosition
-
-if TYPE_CHECKING:  # only where several processes serve
-    from riglm.adapters.mcp.downstream.http_sessions import SharedHttpSessions
 
 _ALLOWED: Final = ((b"allow", b"GET, POST, DELETE"),)
 _RESUMING: Final = frozenset(one.encode() for one in protocol.HANDSHAKE_VERSIONS if one >= "2025-11-25")
@@ -53,7 +50,7 @@ _NOBODY: Final = _NullResponseSink()
 class HandshakeEndpoint:
     """Opens sessions, and takes what clients send and ask within them."""
 
-    def __init__(self, sessions: HttpSessions, buffer: int, shared: "SharedHttpSessions | None" = None) -> None:
+    def __init__(self, sessions: HttpSessions, buffer: int, shared: SharedHttpSessions | None) -> None:
         """`buffer` bounds what waits for a client that does not read, in bytes.
 
         `shared` are the sessions once more, if other processes know of them.

@@ -4,7 +4,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, Final, Self
 
 from riglm.adapters.mcp.wire.framing import ChunkBuffer
@@ -24,16 +23,16 @@ DISCARD_SECONDS: Final = 2.0
 _log = logging.getLogger("riglm.downstream")
 
 
-class BodyTooLargeError(Exception):  # said of a body
-    """The body is over the limit."""
+class BodyError(Exception):
+    """Raised when the body is over the limit or late, which is answered with `status`."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
-class BodyTimeoutError(Exception):  # said of a body
-    """The body did not come in time."""
-
-
-class ClientDisconnectedError(Exception):  # said of a client
-    """The client left before its body was whole."""
+class ClientDisconnectedError(Exception):
+    """Raised when the client left before its body was complete."""
 
 
 class McpHttpRequest:
@@ -44,9 +43,7 @@ class McpHttpRequest:
 
     __slots__ = ("_receive", "asked", "caller", "headers", "method", "scope")
 
-    def __init__(
-        self, scope: dict[str, Any], receive: Receive, handle_header: bytes, transport: Transport = Transport.HTTP
-    ) -> None:
+    def __init__(self, scope: dict[str, Any], receive: Receive, handle_header: bytes) -> None:
         """A request of ASGI; of a repeated header the last one counts."""
         self.scope = scope
         self.method: str = scope["method"]
@@ -55,15 +52,11 @@ class McpHttpRequest:
         self._receive = receive
         client = scope.get("client")
         self.caller = Caller(
-            transport=transport,
+            transport=Transport.HTTP,
             address=client[0] if client else "",
             handle=self.headers.get(handle_header, b"").decode("latin-1"),
             connection=str(client[1]) if client else "",
         )
-
-    def is_of(self, principal: str, profile: str, access: str) -> None:
-        """It came from this principal, and is for this profile; these access rules apply."""
-        self.caller = replace(self.caller, principal=principal, profile=profile, access=access)
 
     @property
     def mcp_headers(self) -> dict[bytes, bytes]:
@@ -98,30 +91,26 @@ class McpHttpRequest:
         """The whole body.
 
         Raises:
-            BodyTooLargeError: it is longer than `limit` bytes.
-            BodyTimeoutError: it took too long.
+            BodyError: it is longer than `limit` bytes, or took too long.
             ClientDisconnectedError: the client left before it was complete.
         """
         announced = self.headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > limit:
-            raise BodyTooLargeError
+            raise _too_large(limit)
+        body, more = ChunkBuffer(), True
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                return await self._body(limit)
+                while more:
+                    event = await self._receive()
+                    if event["type"] == "http.disconnect":
+                        raise ClientDisconnectedError
+                    piece, more = event.get("body", b""), event.get("more_body", False)
+                    if body.size + len(piece) > limit:
+                        raise _too_large(limit)
+                    if more:
+                        body.add(piece)
         except TimeoutError:
-            raise BodyTimeoutError from None
-
-    async def _body(self, limit: int) -> bytes:
-        body, more = ChunkBuffer(), True
-        while more:
-            event = await self._receive()
-            if event["type"] == "http.disconnect":
-                raise ClientDisconnectedError
-            piece, more = event.get("body", b""), event.get("more_body", False)
-            if body.size + len(piece) > limit:
-                raise BodyTooLargeError
-            if more:
-                body.add(piece)
+            raise BodyError(408, "the body did not come in time") from None
         return body.take(piece)
 
     async def discard(self) -> None:
@@ -184,6 +173,10 @@ class DisconnectWatcher:
         await self._request.wait_disconnected()
         self.is_disconnected = True
         self._left()
+
+
+def _too_large(limit: int) -> BodyError:
+    return BodyError(413, f"the message is over the limit of {limit} bytes (`limits.request_bytes`)")
 
 
 @functools.lru_cache(maxsize=64)
