@@ -104,10 +104,12 @@ class UpstreamLink(Protocol):
         """The client gave a request up; `notice` is its `notifications/cancelled`, if it sent one."""
 
     def listen(self, *, listening: bool) -> None:
-        """Set whether server messages are delivered from now on."""
+        """Set whether server messages are delivered from now on; a link without streams always delivers them."""
+        return
 
     def resume(self, last_event_id: bytes, stream: "ResumedStreamHandler") -> None:
-        """Ask for the rest of a stream that broke off after the given event."""
+        """Ask for the rest of a stream that broke off after the given event; a link without streams has none."""
+        stream.ended()
 
     @property
     def ticket(self) -> bytes:

@@ -20,7 +20,7 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink
 
 _ABOUT_ONE_REQUEST: Final = "notifications/message"
 _MAX_UNANSWERED: Final = 2
@@ -81,12 +81,6 @@ class ChannelLink(UpstreamLink):
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         if self._pending.withdraw(reply) is not None:
             self.send(notice or cancellation(reply.message.id or b"null", "the client gave up"))
-
-    def listen(self, *, listening: bool) -> None:
-        """A channel always listens."""
-
-    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
-        stream.ended()
 
     async def close(self) -> None:
         self._line.shut()

@@ -65,30 +65,20 @@ class UpstreamTimeouts:
                 return self.call, self.call_max
 
 
+@dataclass(slots=True, eq=False)
 class RequestDeadline:
-    """One request that waits for its answer."""
+    """One request that waits for its answer, since `last` without a sign of life."""
 
-    __slots__ = ("clock", "has_progressed", "key", "last", "most", "on_expiry", "reply", "timeout_seconds", "until")
-
-    def __init__(
-        self,
-        reply: OutboundRequest,
-        timeout_seconds: float,
-        most: float,
-        clock: Callable[[], float],
-        on_expiry: Callable[["RequestDeadline"], None],
-        key: bytes,
-    ) -> None:
-        self.clock = clock
-        self.key = key
-        """The id that the server knows it by, where that is its owner's to know."""
-        self.reply = reply
-        self.timeout_seconds = timeout_seconds
-        self.last = clock()
-        self.most = most
-        self.until = self.last + most
-        self.on_expiry = on_expiry
-        self.has_progressed = False
+    reply: OutboundRequest
+    timeout_seconds: float
+    most: float
+    clock: Callable[[], float]
+    on_expiry: Callable[["RequestDeadline"], None]
+    key: bytes
+    """The id that the server knows it by, where that is its owner's to know."""
+    last: float
+    until: float
+    has_progressed: bool = False
 
     def progressed(self) -> None:
         """The upstream gave a sign of life for this request."""
@@ -117,7 +107,9 @@ class Deadlines:
         `key` is the id that the server knows it by, where that is its owner's to know; no other request has it.
         """
         timeout_seconds, most = self._timeout_seconds.of(reply.message.method)
-        waiting = RequestDeadline(reply, timeout_seconds, most, self._timeout_seconds.clock, on_expiry, key)
+        clock = self._timeout_seconds.clock
+        now = clock()
+        waiting = RequestDeadline(reply, timeout_seconds, most, clock, on_expiry, key, now, now + most)
         self._waiting[key or id(waiting)] = waiting
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)

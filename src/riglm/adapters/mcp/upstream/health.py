@@ -13,17 +13,12 @@ class HealthTracker:
 
     def __init__(self, name: str) -> None:
         """The condition of the server called `name`, which got no request yet."""
-        self._health = UpstreamHealth(name=name, since=time.time())
-
-    @property
-    def health(self) -> UpstreamHealth:
-        """What is known now."""
-        return self._health
+        self.health = UpstreamHealth(name=name, since=time.time())
 
     def _is(self, state: LinkState, error: str | None = None) -> None:
-        known = self._health
+        known = self.health
         if state != known.state or error is not None:
-            self._health = UpstreamHealth(
+            self.health = UpstreamHealth(
                 name=known.name,
                 state=state,
                 since=known.since if state == known.state else time.time(),
@@ -60,7 +55,7 @@ class RequestHealthTracker(HealthTracker):
 
     def asked(self) -> None:
         """A request is sent."""
-        if self._health.state == "idle":
+        if self.health.state == "idle":
             self._is("opening")
 
     def answered(self, status: int) -> None:
@@ -76,5 +71,5 @@ class RequestHealthTracker(HealthTracker):
 
     def expired(self) -> None:
         """Note a request that timed out: a server that responded before is slow, one that never did is broken."""
-        if self._health.state == "opening":
+        if self.health.state == "opening":
             self._is("broken", "did not answer in time")

@@ -15,7 +15,7 @@ from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpHeaders, Ht
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler
+from riglm.ports.upstream import OutboundRequest, ServerMessageHandler
 
 SESSION_HEADER: Final = b"mcp-session-id"
 _AGAIN: Final = b'"riglm-again"'
@@ -208,12 +208,6 @@ class ModernHttpLink(HttpLink):
         if post is not None:
             self.ended(post)
             post.abandon()
-
-    def listen(self, *, listening: bool) -> None:
-        """In this era a client listens by a request."""
-
-    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
-        stream.ended()
 
     def _parameters(self, message: Message) -> tuple[headers.AnnotatedParameter, ...]:
         if message.method != "tools/call":

@@ -14,7 +14,7 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink
 
 _log = logging.getLogger("riglm.upstream")
 
@@ -78,7 +78,7 @@ class SharedChannel(ABC):
         self._last_number += 1
         return b"%d" % self._last_number
 
-    def ask(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: OutboundRequest) -> None:
         """Forward a request under a number."""
         own = self.number()
         members = {"id": own}
@@ -91,7 +91,7 @@ class SharedChannel(ABC):
             return
         self.pending.sent(own, reply)
 
-    def give_up(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         """Notify the server that a response is not wanted any more, under the number that it knows."""
         own = self.pending.withdraw(reply)
         if own is None:
@@ -116,16 +116,11 @@ class SharedChannel(ABC):
             self._progressed(message)
         elif message.method is not None:
             self.said(message)
-        else:
-            self._answered(message)
-
-    def _answered(self, message: Message) -> None:
-        waiting = self.pending.take_answered(message)
-        if waiting is None:
+        elif (waiting := self.pending.take_answered(message)) is None:
             self.unawaited(message)
-            return
-        asked = waiting.reply.message
-        waiting.reply.replied(self.answer(asked, message).replace(id=asked.id or b"null"))
+        else:
+            asked = waiting.reply.message
+            waiting.reply.replied(self.answer(asked, message).replace(id=asked.id or b"null"))
 
     def _progressed(self, message: Message) -> None:
         named = bytes(jsonrpc.members(message.params).get("progressToken", b""))
@@ -167,21 +162,9 @@ class SharedLink(SharedChannel, UpstreamLink):
         self._answers = 0
         self._refusals = 0
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
-        self.ask(message, reply)
-
     def send(self, message: Message) -> None:
         if message.method != "notifications/cancelled":
             self.notify(message)
-
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
-        self.give_up(reply, notice)
-
-    def listen(self, *, listening: bool) -> None:
-        """A channel always listens."""
-
-    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
-        stream.ended()
 
     def release(self) -> MessageChannel | None:
         """The open channel, for clients of the handshake era; None when it is none that they can use.

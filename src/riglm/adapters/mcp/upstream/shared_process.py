@@ -11,13 +11,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import (
-    EventPosition,
-    OutboundRequest,
-    ResumedStreamHandler,
-    ServerMessageHandler,
-    UpstreamLink,
-)
+from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink
 
 
 class SharedClientLink(UpstreamLink):
@@ -50,7 +44,7 @@ class SharedClientLink(UpstreamLink):
         if message.method == "resources/subscribe":
             self._shared.subscribe(self, asked.uri)
         self._in_flight[id(reply)] = asked
-        self._shared.ask(message, asked)
+        self._shared.request(message, asked)
 
     def send(self, message: Message) -> None:
         if message.is_response:
@@ -63,15 +57,9 @@ class SharedClientLink(UpstreamLink):
     def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
         asked = self._in_flight.pop(id(reply), None)
         if asked is not None:
-            self._shared.give_up(asked, notice)
+            self._shared.cancel(asked, notice)
         else:
             self._shared.leave_greeting(reply)
-
-    def listen(self, *, listening: bool) -> None:
-        """A channel always listens."""
-
-    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
-        stream.ended()
 
     async def close(self) -> None:
         if self._closed:
@@ -81,7 +69,7 @@ class SharedClientLink(UpstreamLink):
         if self._opening is not None and self._shared.leave_greeting(self._opening):
             self._opening.failed(ErrorKind.UNKNOWN, words)
         for asked in list(self._in_flight.values()):
-            self._shared.give_up(asked, None)
+            self._shared.cancel(asked, None)
             asked.failed(ErrorKind.UNKNOWN, words)
         await self._shared.leave(self)
 
@@ -236,7 +224,7 @@ class SharedProcess(SharedChannel):
             return
         self._greeting = SharedInitialize(message, self._greeted)
         self._greeting.join(reply)
-        self.ask(message, self._greeting)
+        self.request(message, self._greeting)
 
     def leave_greeting(self, reply: OutboundRequest) -> bool:
         """A client gave its `initialize` up, which goes on for the others; False when it was not waiting for one."""

@@ -19,7 +19,7 @@ from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamSpec
 
 
-class ProbedChannel(MessageChannel):
+class ProbedChannel(MessageChannel, Receiver):
     """Proves the process by its new client's own first request, so that no other message is needed.
 
     A request of the wrong era may have harmed it. If it ends or sends nothing, it is replaced, and its replacement
@@ -35,6 +35,7 @@ class ProbedChannel(MessageChannel):
         seconds: float,
     ) -> None:
         """`opener` starts another process, `discard` ends this one if it sends nothing in time."""
+        self._child = child
         self._channel: MessageChannel | None = child
         self._receiver = receiver
         self._opener = opener
@@ -44,19 +45,19 @@ class ProbedChannel(MessageChannel):
         """What another process must be sent; None once this one is proven, or replaced."""
         self._timer: asyncio.TimerHandle | None = None
         self._replacing: asyncio.Task[None] | None = None
-        self._witness = _FirstMessageReceiver(receiver, lambda: self._proven(child), self._replace)
-        child.hand_over(self._witness)
+        self._is_given_up = False
+        child.hand_over(self)
 
     def write(self, line: bytes) -> None:
         if self._told is not None:
             self._told.append(line)
-            if self._timer is None and not self._witness.done:
+            if self._timer is None and not self._is_given_up:
                 self._timer = asyncio.get_running_loop().call_later(self._seconds, self._replace)
         if self._channel is not None:
             self._channel.write(line)
 
     async def close(self) -> None:
-        self._witness.done = True
+        self._is_given_up = True
         if self._timer is not None:
             self._timer.cancel()
         if self._replacing is not None:
@@ -66,14 +67,28 @@ class ProbedChannel(MessageChannel):
         if self._channel is not None:
             await self._channel.close()
 
-    def _proven(self, child: Child) -> None:
+    def received(self, message: Message) -> None:
+        if not self._is_given_up:
+            self._set_proven()
+            self._receiver.received(message)
+
+    def missed(self, words: str, key: bytes | None = None) -> None:
+        if not self._is_given_up:
+            self._set_proven()
+            self._receiver.missed(words, key)
+
+    def ended(self, words: str) -> None:
+        if not self._is_given_up:
+            self._replace()
+
+    def _set_proven(self) -> None:
         self._told = None
         if self._timer is not None:
             self._timer.cancel()
-        child.hand_over(self._receiver)
+        self._child.hand_over(self._receiver)
 
     def _replace(self) -> None:
-        self._witness.done = True
+        self._is_given_up = True
         if self._timer is not None:
             self._timer.cancel()
         harmed, self._channel = self._channel, None
@@ -109,30 +124,6 @@ class _EarlyReceiver(Receiver):
 
     def ended(self, words: str) -> None:
         """The first request starts another process."""
-
-
-class _FirstMessageReceiver(Receiver):
-    """Receives the first sign of life, or the end."""
-
-    def __init__(self, receiver: Receiver, on_life: Callable[[], None], on_end: Callable[[], None]) -> None:
-        self._receiver = receiver
-        self._on_life = on_life
-        self._on_end = on_end
-        self.done = False
-
-    def received(self, message: Message) -> None:
-        if not self.done:
-            self._on_life()
-            self._receiver.received(message)
-
-    def missed(self, words: str, key: bytes | None = None) -> None:
-        if not self.done:
-            self._on_life()
-            self._receiver.missed(words, key)
-
-    def ended(self, words: str) -> None:
-        if not self.done:
-            self._on_end()
 
 
 _PROOF_SECONDS: Final = 3.0

@@ -5,12 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import ProcessReaper
 from riglm.adapters.mcp.upstream.stdio_upstream import StdioUpstream
 from riglm.domain.jsonrpc import Raw
+from riglm.domain.schemas.section import TimeoutSettings
 from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort
@@ -21,24 +22,13 @@ if TYPE_CHECKING:
     from riglm.adapters.mcp.wire.http_client import HttpClient
 
 
-class TimeoutSource(Protocol):
-    """How long to wait for an upstream, in seconds, as configured."""
-
-    connect: float
-    initialize: float
-    list: float
-    call: float
-    call_max: float
-    shutdown: float
-
-
 class Upstreams:
     """The servers behind one riglm process: they share an HTTP client and a guardian."""
 
     def __init__(
         self,
         specs: Sequence[UpstreamSpec],
-        timeouts: TimeoutSource,
+        timeouts: TimeoutSettings,
         limit: int,
         accounts: "Callable[[], AccountFile] | None" = None,
     ) -> None:
@@ -52,14 +42,7 @@ class Upstreams:
         self._limit = limit
         self._reaper = ProcessReaper()
         self._early: StdioUpstream | None = None
-        self._timeout_seconds = UpstreamTimeouts(
-            connect=timeouts.connect,
-            initialize=timeouts.initialize,
-            list=timeouts.list,
-            call=timeouts.call,
-            call_max=timeouts.call_max,
-            shutdown=timeouts.shutdown,
-        )
+        self._timeout_seconds = UpstreamTimeouts(**timeouts.model_dump(exclude={"grace"}))
 
     async def start_early(self) -> None:
         """Start the process of the only server, so that it gets ready while riglm does."""
