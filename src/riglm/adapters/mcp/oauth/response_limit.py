@@ -1,10 +1,11 @@
-"""Limits what riglm accepts of the responses that httpx2 reads: their size, and redirects."""
+"""Sends forms with secrets by httpx2, and limits what riglm accepts of responses: their size, and redirects."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 import httpx2
 
+from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain.errors import RiglmError
 
 UNCOMPRESSED: Final = {"Accept-Encoding": "identity"}
@@ -40,6 +41,22 @@ async def limit_response(response: httpx2.Response) -> None:
     """
     if isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _LimitedStream(response, response.stream)
+
+
+async def post_form(
+    url: str, form: Mapping[str, str], seconds: float, fix: str, headers: Mapping[str, str] | None = None
+) -> httpx2.Response:
+    """Send a form and return the response; `seconds` limit the time between two chunks, `fix` helps with a redirect.
+
+    Raises:
+        RiglmError: the response is a redirect, too large or compressed.
+    """
+    hooks = {"response": [limit_response]}
+    headers = {"Accept": "application/json", **UNCOMPRESSED, **(headers or {})}
+    async with httpx2.AsyncClient(timeout=seconds, event_hooks=hooks, verify=create_httpx_context()) as http:
+        response = await http.post(url, data=form, headers=headers)
+    refuse_redirect(response, fix)
+    return response
 
 
 def refuse_redirect(response: httpx2.Response, fix: str) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urljoin, urlsplit
 
-from mcp.client.auth import OAuthFlowError, TokenStorage
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.client.auth import OAuthFlowError
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata
 from pydantic import AnyUrl
 
 from riglm.adapters.mcp.oauth.accounts import Account
 from riglm.adapters.mcp.oauth.ping import authorize, require_safe
-from riglm.adapters.mcp.oauth.unattended import AnySlashProvider
+from riglm.adapters.mcp.oauth.unattended import AnySlashProvider, MemoryStorage
 from riglm.domain.access import is_same_issuer
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
@@ -93,25 +93,6 @@ class Redirect:
             writer.close()
 
 
-class _ClientStorage(TokenStorage):
-    """Provides the configured client to the SDK, which holds everything else in memory."""
-
-    def __init__(self, client: OAuthClientInformationFull | None) -> None:
-        self._client = client
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """The caller takes them from the provider."""
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self._client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """The caller takes it from the provider."""
-
-
 async def sign_in(
     spec: UpstreamSpec,
     redirect: Redirect,
@@ -164,7 +145,7 @@ async def sign_in(
         client_name="riglm", redirect_uris=[AnyUrl(redirect.uri)], token_endpoint_auth_method=_PUBLIC_CLIENT
     )
     provider = AnySlashProvider(
-        spec.url, metadata, _ClientStorage(client), open_page, receive, configured.metadata_url or None
+        spec.url, metadata, MemoryStorage(client), open_page, receive, configured.metadata_url or None
     )
     provider.preferred_issuer = configured.issuer or confirmed_issuer
     try:

@@ -11,7 +11,6 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
-from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain.access import is_protected, is_same_issuer
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import UpstreamSpec
@@ -265,27 +264,21 @@ def _post(account: Account, endpoint: str, form: Mapping[str, str], fix: str) ->
         raise RiglmError(f"{account.issuer} has an endpoint without https, to which no secrets can be sent")
     import httpx2  # noqa: PLC0415  # only signed-in servers need it
 
-    from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect  # noqa: PLC0415
+    from riglm.adapters.mcp.oauth.response_limit import post_form  # noqa: PLC0415
 
-    form = {**form, "client_id": account.client_id}
-    headers = {"Accept": "application/json", **UNCOMPRESSED}
+    form, headers = {**form, "client_id": account.client_id}, {}
     if account.client_secret and account.auth_method == "client_secret_basic":
         credentials = f"{quote(account.client_id, safe='')}:{quote(account.client_secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode()}"
     elif account.client_secret and account.auth_method == "client_secret_post":
         form["client_secret"] = account.client_secret
-    hooks = {"response": [limit_response]}
 
     async def respond() -> httpx2.Response:
-        async with (
-            asyncio.timeout(_TIMEOUT_SECONDS),  # httpx2 limits only the time between two chunks
-            httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks, verify=create_httpx_context()) as http,
-        ):
-            return await http.post(endpoint, data=form, headers=headers)
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            return await post_form(endpoint, form, _TIMEOUT_SECONDS, fix, headers)
 
     try:
         response = asyncio.run(respond())
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
         raise RiglmError(f"{account.issuer} cannot be reached: {type(error).__name__}") from None
-    refuse_redirect(response, fix)
     return response.status_code, response.headers.get("content-type", ""), response.content

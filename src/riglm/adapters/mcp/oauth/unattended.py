@@ -17,9 +17,8 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from riglm.adapters.mcp.oauth.accounts import Account
 from riglm.adapters.mcp.oauth.ping import authorize, require_https
-from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
+from riglm.adapters.mcp.oauth.response_limit import post_form
 from riglm.adapters.mcp.oauth.token_requests import read_token_response
-from riglm.adapters.mcp.wire.certificates import create_httpx_context
 from riglm.domain.access import is_same_issuer
 from riglm.domain.errors import RiglmError
 from riglm.domain.upstream import IdentityProvider, UpstreamSpec
@@ -69,11 +68,12 @@ class _KeyProvider(AnySlashProvider, PrivateKeyJWTOAuthProvider):
     """Authenticates by JWTs that the client signs."""
 
 
-class _Storage(TokenStorage):
-    """Keeps the tokens that a provider obtains."""
+class MemoryStorage(TokenStorage):
+    """Provides the configured client, if any, to the SDK, and keeps the tokens that a provider obtains."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self.tokens: OAuthToken | None = None
+        self._client = client
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
@@ -82,10 +82,10 @@ class _Storage(TokenStorage):
         self.tokens = tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return None
+        return self._client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """The client is configured."""
+        """The provider has it."""
 
 
 async def obtain_tokens(spec: UpstreamSpec) -> Account:
@@ -94,7 +94,7 @@ async def obtain_tokens(spec: UpstreamSpec) -> Account:
     Raises:
         RiglmError: the server does not require a token, a file cannot be read, or the authorization server refused.
     """
-    storage, client = _Storage(), spec.oauth
+    storage, client = MemoryStorage(), spec.oauth
     try:
         status = await authorize(spec, _provider(spec, storage), client.scopes, _TIMEOUT_SECONDS)
     except RiglmError as error:
@@ -157,12 +157,9 @@ async def _exchange(provider: IdentityProvider, audience: str, resource: str) ->
         "resource": resource,
         "client_id": provider.client_id,
     }
-    place, hooks = httpx2.URL(provider.token_endpoint).host, {"response": [limit_response]}
-    headers = {"Accept": "application/json", **UNCOMPRESSED}
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, event_hooks=hooks, verify=create_httpx_context()) as http:
-        response = await http.post(provider.token_endpoint, data=form, headers=headers)
-    refuse_redirect(response, "set `auth.identity_provider.token_endpoint` to the new URL if it is right")
-    media_type = response.headers.get("content-type", "")
+    fix = "set `auth.identity_provider.token_endpoint` to the new URL if it is right"
+    response = await post_form(provider.token_endpoint, form, _TIMEOUT_SECONDS, fix)
+    place, media_type = httpx2.URL(provider.token_endpoint).host, response.headers.get("content-type", "")
     return read_token_response(
         f"the identity provider {place}", response.status_code, media_type, response.content
     ).access_token
