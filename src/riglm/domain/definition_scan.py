@@ -5,9 +5,9 @@ it finds and changes nothing. The rules follow published attacks on MCP clients:
 text that people cannot see.
 """
 
+import codecs
 import html
 import re
-import string
 import sys
 from base64 import b32decode, b64decode
 from collections import defaultdict
@@ -207,27 +207,11 @@ _SQUASHED: Final[Mapping[ScanRule, re.Pattern[str]]] = {  # of texts without bla
 _SEPARATORS: Final = re.compile(r"(?<=[a-z0-9])[_.*~+|-]+(?=[a-z0-9])")
 _LEET: Final = re.compile(r"[a-z][013457@$!]+[a-z]|(?<!\S)[013457@$!][a-z]{2}")
 _LEET_LETTERS: Final = tuple(str.maketrans("013457@$!", f"o{one}eastas{one}") for one in "il")
-_ROT13: Final = str.maketrans(
-    string.ascii_letters,
-    string.ascii_lowercase[13:]
-    + string.ascii_lowercase[:13]
-    + string.ascii_uppercase[13:]
-    + string.ascii_uppercase[:13],
-)
 _TURNED: Final = tuple(
     turned
-    for word in (
-        "instruction",
-        "previous",
-        "ignore",
-        "password",
-        "apikey",
-        "credential",
-        "privatekey",
-        "theuser",
-        "sshid",
-    )
-    for turned in (word[::-1], word.translate(_ROT13))
+    for word in {"instruction", "previous", "ignore", "theuser"}
+    | {"password", "apikey", "credential", "privatekey", "sshid"}
+    for turned in (word[::-1], codecs.encode(word, "rot13"))
 )
 """Words of attacks, backwards and in ROT13."""
 
@@ -472,7 +456,7 @@ def _encoded_words(text: str) -> Iterator[tuple[str, bytes]]:
     A text that is written backwards or in ROT13 is one word.
     """
     if any(map(_squash(text.lower()).__contains__, _TURNED)):
-        yield from ((text, each.encode("ascii", "replace")) for each in (text[::-1], text.translate(_ROT13)))
+        yield from ((text, each.encode("ascii", "replace")) for each in (text[::-1], codecs.encode(text, "rot13")))
     for word in islice(_HEX.finditer(text), _MAX_WORDS):
         digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", word[0])
         yield word[0], bytes.fromhex(digits[: len(digits) // 2 * 2])

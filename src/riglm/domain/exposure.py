@@ -82,8 +82,8 @@ class Exposure(ShownTools):
 
     @property
     def available(self) -> tuple[str, ...]:
-        """All tools, shown or hidden: as shown when none is hidden, else sorted."""
-        return available_tools(self.shown, self.hidden)
+        """All tools: as shown when none is hidden, else sorted, so that the same tools make the same list."""
+        return tuple(sorted({*self.shown, *self.hidden})) if self.hidden else self.shown
 
     @property
     def tokens_all(self) -> int:
@@ -127,8 +127,3 @@ class TokenTally:
         self.hidden += exposure.tokens_saved
         self.meta_tools += exposure.tokens_own
         self.resent += exposure.tokens_shown if changed else 0
-
-
-def available_tools(shown: tuple[str, ...], hidden: tuple[str, ...]) -> tuple[str, ...]:
-    """All tools: as shown when none is hidden, else sorted, so that the same tools make the same list."""
-    return tuple(sorted({*shown, *hidden})) if hidden else shown

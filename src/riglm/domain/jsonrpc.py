@@ -15,30 +15,8 @@ import msgspec
 from riglm.domain import rawjson
 from riglm.domain.rawjson import UNREADABLE, Raw, elements, encode, join_object, members, plain, text, with_member
 
-__all__ = [  # code that reads messages also reads their content
-    "MalformedMessageError",
-    "Message",
-    "Raw",
-    "answer_without_client",
-    "create_stop_error",
-    "decode",
-    "elements",
-    "encode",
-    "error",
-    "error_code",
-    "find_id",
-    "id_key",
-    "is_tool_error",
-    "join_object",
-    "members",
-    "notification",
-    "plain",
-    "repeated",
-    "request",
-    "result",
-    "text",
-    "with_member",
-]
+# code that reads messages also reads their content
+__all__ = ["Raw", "elements", "encode", "join_object", "members", "plain", "text", "with_member"]
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600

@@ -54,11 +54,11 @@ def plain_spelling(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text)
     text = text.lower()
-    return text if text.isascii() and text.isprintable() else _UNUSUAL.sub(_all_plain, text)
-
-
-def _all_plain(match: re.Match[str]) -> str:
-    return "".join(map(_plain, match[0]))
+    return (
+        text
+        if text.isascii() and text.isprintable()
+        else _UNUSUAL.sub(lambda found: "".join(map(_plain, found[0])), text)
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -115,7 +115,7 @@ class Policy:
         self._denied = denied or NamePatterns(())
         self._pinned = pinned or NamePatterns(())
         self._listed = lru_cache(_MAX_REMEMBERED)(self._decided_by_lists)
-        self._denies = lru_cache(_MAX_REMEMBERED)(self._denied_by_list)
+        self.denies_by_name = lru_cache(_MAX_REMEMBERED)(self._denied_by_list)
 
     def decide(
         self, name: str, overrides: Mapping[str, Sequence[Override]] | None = None, others: Iterable[str] = ()
@@ -127,14 +127,11 @@ class Policy:
         session is no source of rights.
         """
         mine = overrides.get(name) if overrides else None
-        visibility = ToolVisibility.DENIED if any(map(self._denies, others)) else self._by_lists(name)
+        visibility = ToolVisibility.DENIED if any(map(self.denies_by_name, others)) else self._by_lists(name)
         return _overridden(visibility, mine) if mine else visibility
 
-    def denies_by_name(self, name: str) -> bool:
-        """True if the deny list means a name, regardless of the allow list."""
-        return self._denies(name)
-
     def _denied_by_list(self, name: str) -> bool:
+        """True if the deny list means a name, regardless of the allow list."""
         if not self._denied:
             return False
         return _is_outlandish(name) or any(map(self._denied.resembles, _with_own_names(name)))
@@ -147,7 +144,7 @@ class Policy:
     def _decided_by_lists(self, name: str) -> ToolVisibility:
         if self._allowed is not None and not self._allowed.has(name):
             return ToolVisibility.DENIED
-        if self._denies(name):
+        if self.denies_by_name(name):
             return ToolVisibility.DENIED
         return ToolVisibility.ALWAYS if self._pinned.has(name) else ToolVisibility.AUTO
 

@@ -7,24 +7,9 @@ from typing import Any, Final
 
 _COMBINED: Final = ("oneOf", "anyOf", "allOf")
 _NOT_OF_GEMINI: Final = frozenset(
-    {
-        "$ref",
-        "additionalProperties",
-        "allOf",
-        "const",
-        "contains",
-        "else",
-        "exclusiveMaximum",
-        "exclusiveMinimum",
-        "if",
-        "multipleOf",
-        "not",
-        "oneOf",
-        "patternProperties",
-        "then",
-        "unevaluatedProperties",
-        "uniqueItems",
-    }
+    {"$ref", "allOf", "oneOf", "not", "if", "then", "else", "const"}
+    | {"additionalProperties", "patternProperties", "unevaluatedProperties"}
+    | {"contains", "uniqueItems", "multipleOf", "exclusiveMaximum", "exclusiveMinimum"}
 )
 _WITH_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _DEEPEST: Final = 64

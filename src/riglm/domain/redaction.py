@@ -235,12 +235,10 @@ def _user_of(rest: str) -> str:
 def mask_address(url: str) -> str:
     """As `mask_url`, with all parts of the path covered that look random: some servers take a key there."""
     begin, credentials, rest = _parted(mask_url(url))
-    place, slash, path = rest.partition("/")
-    if not slash:
-        return begin + (credentials and credentials + "@") + rest
-    path, mark, more = _split_at_end_of_path(path)
+    place, slash, rest = rest.partition("/")
+    path, *more = re.split(r"([?#].*)", rest, maxsplit=1, flags=re.DOTALL)
     shown = "/".join(MASK if looks_random(unquote(part)) else part for part in path.split("/"))
-    return f"{begin}{credentials and credentials + '@'}{place}/{shown}{mark}{more}"
+    return "".join([begin, credentials and f"{credentials}@", place, slash, shown, *more])
 
 
 def urls_in(text: str) -> list[str]:
@@ -310,11 +308,6 @@ def _random_parts_of(url: str) -> list[str]:
     return [part for part in path.split("/") if looks_random(unquote(part))]
 
 
-def _split_at_end_of_path(path: str) -> tuple[str, str, str]:
-    found = re.search(r"[?#]", path)
-    return (path[: found.start()], found.group(), path[found.end() :]) if found else (path, "", "")
-
-
 def _query_of(url: str) -> str:
     return url.partition("#")[0].partition("?")[2]
 
@@ -325,10 +318,6 @@ def _texts_in(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [text for item in value for text in _texts_in(item)]
     return [value] if isinstance(value, str) else []
-
-
-def _mask_match(found: re.Match[str]) -> str:
-    return mask_url("x" + found.group()).removeprefix("x")
 
 
 class Redactor:
@@ -342,7 +331,8 @@ class Redactor:
         """The text without its secrets."""
         if self._known is not None:
             text = self._known.sub(MASK, text)
-        return re.sub(_CREDENTIAL, rf"\g<1>{MASK}", re.sub(_URL, _mask_match, text))
+        text = re.sub(_URL, lambda found: mask_url("x" + found.group()).removeprefix("x"), text)
+        return re.sub(_CREDENTIAL, rf"\g<1>{MASK}", text)
 
 
 RUNNERS: Final = re.compile(r"npx|bunx|uvx|pipx|npm|pnpm|yarn|bun|deno|uv|node|python[\d.]*|docker|podman")

@@ -73,26 +73,19 @@ def describe_clusters(sessions: Sequence[SessionProfile], labels: Sequence[int])
 def _vectors(sessions: Sequence[SessionProfile]) -> Matrix:
     """Unit vectors of the sessions; a session without a context is compared by its calls alone."""
     is_single = len({call.server for session in sessions for call in session.calls}) < 2
-    bags = [Counter(_unit_of(call, is_single) for call in session.calls) for session in sessions]
-    column = {unit: place for place, unit in enumerate(sorted(set(chain.from_iterable(bags))))}
-    counts = np.zeros((len(sessions), len(column)))
-    for row, bag in zip(counts, bags, strict=True):
-        for unit, count in bag.items():
-            row[column[unit]] = count
+    bags = [
+        # a single server distinguishes nothing: then the tool counts, or the prefix that a gateway gave it
+        Counter(call.tool.partition("__")[0] if is_single else call.server for call in session.calls)
+        for session in sessions
+    ]
+    units = sorted(set(chain.from_iterable(bags)))
+    counts = np.array([[bag.get(unit, 0) for unit in units] for bag in bags], np.float64)
     rarity = np.log((1 + len(sessions)) / (counts > 0).sum(0))
     use = _normalize(np.log1p(counts) * rarity)
     size = next((len(session.context) for session in sessions if session.context is not None), 0)
-    contexts = np.zeros((len(sessions), size))
-    for row, session in zip(contexts, sessions, strict=True):
-        if session.context is not None:
-            row[:] = session.context
+    contexts = np.array([np.zeros(size) if each.context is None else each.context for each in sessions], np.float64)
     parts = (np.sqrt(1 - _CONTEXT_SHARE) * use, np.sqrt(_CONTEXT_SHARE) * _normalize(contexts))
     return _normalize(np.hstack(parts))
-
-
-def _unit_of(call: ClusteredCall, is_single: bool) -> str:
-    """The server; with a single one, which distinguishes nothing, the tool or the prefix that a gateway gave it."""
-    return call.tool.partition("__")[0] if is_single else call.server
 
 
 def _normalize(rows: Matrix) -> Matrix:

@@ -89,7 +89,6 @@ def merge_pins(known: Iterable[ToolPin], recorded: Iterable[ToolPin]) -> Sequenc
 _PINNED_MEMBERS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 _PINNED_NAMES: Final = tuple(f'"{name}"'.encode() for name in _PINNED_MEMBERS)
-_PINNED_SET: Final = frozenset(_PINNED_MEMBERS)
 _FOLDED_MEMBERS: Final = frozenset(name.casefold() for name in _PINNED_MEMBERS)
 
 _decode: Final = msgspec.json.Decoder().decode
@@ -106,7 +105,7 @@ def definition_digest(raw: Raw) -> str:
     definition = bytes(raw)
     value = _plain_object(definition)
     fields: Mapping[str, Any] = jsonrpc.members(raw) if value is None else value
-    is_ambiguous = any(name not in _PINNED_SET and name.casefold() in _FOLDED_MEMBERS for name in fields)
+    is_ambiguous = any(name not in _PINNED_MEMBERS and name.casefold() in _FOLDED_MEMBERS for name in fields)
     if is_ambiguous or (value is None and jsonrpc.repeated(definition, _PINNED_NAMES) is not None):
         return sha256(definition).hexdigest()
     if value is not None:

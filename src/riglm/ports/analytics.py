@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
@@ -109,9 +108,7 @@ class RecordStorePort(Protocol):
     def __enter__(self) -> Self:
         """Open the store, bringing its schema up to date."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the store."""
 
     def record_many(self, records: Sequence[Record]) -> None:

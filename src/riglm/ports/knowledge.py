@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 from uuid import UUID
 
@@ -54,9 +53,7 @@ class KnowledgePort(Protocol):
     def __enter__(self) -> Self:
         """Open the store, bringing its schema up to date."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the store."""
 
     def add_thoughts(self, thoughts: Sequence[Thought]) -> UpsertCounts:

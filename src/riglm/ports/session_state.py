@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import Final, Protocol, Self, runtime_checkable
 
 _current: Final[ContextVar["TimeBudget | None"]] = ContextVar("riglm-patience", default=None)
@@ -94,7 +93,5 @@ class SessionStatePort(Protocol):
     async def __aenter__(self) -> Self:
         """Open what is needed; a state that cannot be reached is tried again later."""
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Send what is queued within the timeout, and close everything."""

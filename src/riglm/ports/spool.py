@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 from riglm.domain.errors import RiglmError
@@ -38,9 +37,7 @@ class SpoolPort(Protocol):
     def __enter__(self) -> Self:
         """Adopt the records of ended processes."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Sync, and leave to the next process what was not removed."""
 
     def append(self, records: Sequence[Record]) -> int:

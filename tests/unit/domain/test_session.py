@@ -2,9 +2,9 @@
 
 import pytest
 
-from riglm.domain.exposure import available_tools
 from riglm.domain.session import IdentificationConfidence, IdentificationMethod
 from tests.contracts.analytics_contract import a_session
+from tests.records import an_exposure
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,6 @@ def test_the_confidence_follows_from_the_method(method, confidence):
 
 
 def test_the_same_tools_make_the_same_list_however_they_are_divided():
-    assert available_tools(("c", "a"), ("b",)) == available_tools(("b",), ("a", "c")) == ("a", "b", "c")
+    session = a_session()
+    exposures = [an_exposure(session, "c", "a", hidden=("b",)), an_exposure(session, "b", hidden=("a", "c"))]
+    assert [each.available for each in exposures] == [("a", "b", "c")] * 2

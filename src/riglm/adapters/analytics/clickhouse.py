@@ -7,7 +7,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
@@ -146,9 +145,7 @@ class ClickHouse(ArchivePort):
                     self._client.command(change)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._client is not None:
             self._client.close()
             self._client = None

@@ -1,7 +1,7 @@
 """Why a session is shown what it is shown: the list as it would be made now, taken apart."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -9,89 +9,14 @@ import numpy as np
 from riglm.application.filtering.active_rules import ActiveRules
 from riglm.application.tool_lists.list_writer import OwnerOf
 from riglm.domain.exposure import Surface
-from riglm.domain.list_plan import ListPlan
-from riglm.domain.policy import Override, OverrideKind, ToolVisibility
+from riglm.domain.policy import OverrideKind, ToolVisibility
 from riglm.domain.prediction import Prediction, Scores, ranked
 from riglm.domain.schemas.control_api import ListWithout, PredictedTool, SessionPrediction
-from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import Session
 from riglm.domain.session_state import SessionState
 from riglm.domain.tool import PermittedTools, ToolCatalog
 
 _MARKED: Final = "marked: loading it at once pays"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VisibilityReasons:
-    """What decides about the tools of one list.
-
-    `kept` are the tools that are always listed, `overrides` those that hold for the session, `own` the meta-tools next
-    to the list, `used` the tools that the session used. `probabilities` are by recorded use.
-    """
-
-    rules: FilteringSettings
-    surface: Surface
-    plan: ListPlan
-    kept: frozenset[str]
-    overrides: tuple[Override, ...]
-    own: frozenset[str]
-    used: frozenset[str]
-    probabilities: Mapping[str, float]
-
-    def why(self, tool: str, visibility: ToolVisibility, rank: int | None, *, shown: bool) -> str:
-        """Return why a tool is shown or hidden; `rank` is its place by prediction, if there is one."""
-        match visibility:
-            case ToolVisibility.DENIED:
-                return self._denied()
-            case ToolVisibility.NEVER:
-                return self._overridden(tool, OverrideKind.EXCLUDE) or "it is excluded"
-            case ToolVisibility.ALWAYS if shown:
-                pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
-                return pinned or "filtering.pinned names it"
-        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
-
-    def _denied(self) -> str:
-        if not self.rules.denylist:
-            return "denied: filtering.allowlist does not name it"
-        if not self.rules.allowlist:
-            return "denied: filtering.denylist names it"
-        return "denied: filtering.denylist names it, or filtering.allowlist does not"
-
-    def _overridden(self, tool: str, kind: OverrideKind) -> str | None:
-        found = [each for each in self.overrides if each.tool == tool and each.kind is kind]
-        if not found:
-            return None
-        last = max(found, key=lambda each: each.created_at)
-        words = f"an override ({kind.value}, {last.scope.value}) was made for it"
-        return f"{words}: {last.reason}" if last.reason else words
-
-    def _why_shown(self, tool: str, rank: int | None) -> str:
-        if not self.rules.is_on:
-            return "all are shown: filtering is off"
-        if self.surface is Surface.HINTS:
-            return _MARKED if tool in (self.plan.tools or ()) else "shown, and not marked"
-        if self.plan.tools is None:
-            return f"all are shown: {self.plan.reason}"
-        if self.rules.coverage is None:
-            return f"listing it pays or makes hits likelier ({self._need(tool)})"
-        if tool in self.used:
-            return "used in this session"
-        return f"listed: {self.plan.reason}" if rank is None else f"number {rank} by prediction"
-
-    def _why_hidden(self, tool: str, rank: int | None) -> str:
-        if tool in self.own:
-            return "a meta-tool has this name: call_tool reaches it"
-        if self.rules.coverage is not None:
-            place = "not chosen" if rank is None else f"number {rank} by prediction"
-            return f"{place}, and the list holds {len(self.plan.listed)}"
-        words = "listing it costs more than searching for it when it is needed"
-        if tool in self.used:
-            words = "used in this session, so its definition is known; changing the list would cost more than it saves"
-        place = "" if rank is None else f"; number {rank} by prediction"
-        return f"{words} ({self._need(tool)}){place}"
-
-    def _need(self, tool: str) -> str:
-        return f"a session needs it with probability {self.probabilities[tool]:.2f}"
 
 
 REST: Final = "other"
@@ -126,7 +51,6 @@ class Explanation:
         view = decisions.views.of(session, catalog)
         self._decisions = decisions
         self._session = session
-        self._state = state
         self._catalog = catalog
         self._owner = owner
         self._at = at
@@ -144,7 +68,10 @@ class Explanation:
         self._parts = {} if self._prediction is None else _parts(self._log_odds, self._prediction)
         self._shown = frozenset(self._names)
         self._own = frozenset(decisions.planner.offered(session, past, view))
-        self._grounds = self._grounds_now()
+        self._rules = decisions.rules
+        self._overrides = decisions.views.concerning(session)
+        self._used = frozenset(state.used_in_turn)
+        self._probabilities = decisions.planner.usage(session, view).probabilities
         self._without = {signal: self._list_without(part) for signal, part in self._parts.items()}
         self._has_context = state.context is not None
         self._context_confidence = float(decisions.predicting.context_confidence(session, state))
@@ -174,40 +101,28 @@ class Explanation:
 
     def _tools(self) -> Iterator[PredictedTool]:
         """All tools of the catalogue: those that can be shown, the likeliest first, then the others."""
-        view, grounds, owner = self._view, self._grounds, self._owner
+        view = self._view
         places = {name: place for place, name in enumerate(view.candidates)}
         scores = None if self._prediction is None else self._scores.tolist()
         parts = {signal: part.tolist() for signal, part in self._parts.items()}
         order = list(view.candidates) if scores is None else ranked(view.candidates, scores, len(places))
-        for rank, name in enumerate(order, start=1):
-            place, visibility, shown = places[name], _visibility(view, name), name in self._shown
+        others = [name for name in self._catalog.names if name not in places]
+        for rank, name in enumerate([*order, *others], start=1):
+            place, visibility = places.get(name), _visibility(view, name)
+            is_ranked, shown = scores is not None and place is not None, place is not None and name in self._shown
             yield PredictedTool(
                 tool=name,
-                upstream=owner(name)[0],
-                rank=rank,
-                score=None if scores is None else scores[place],
+                upstream=self._owner(name)[0],
+                rank=None if place is None else rank,
+                score=None if scores is None or place is None else scores[place],
                 shown=shown,
                 visibility=visibility.value,
-                why=grounds.why(name, visibility, None if scores is None else rank, shown=shown),
-                contributions={signal: part[place] for signal, part in parts.items()},
+                why=self._why(name, visibility, rank if is_ranked else None, shown=shown),
+                contributions={} if place is None else {signal: part[place] for signal, part in parts.items()},
             )
-        for name in self._catalog.names:
-            if name not in places:
-                visibility = _visibility(view, name)
-                yield PredictedTool(
-                    tool=name,
-                    upstream=owner(name)[0],
-                    rank=None,
-                    score=None,
-                    shown=False,
-                    visibility=visibility.value,
-                    why=grounds.why(name, visibility, None, shown=False),
-                )
 
     def _list_without(self, part: Scores) -> ListWithout:
         """Return how the ranking of as many tools as the list holds would change without one signal."""
-        if self._prediction is None:
-            return ListWithout(shown=self._names, added=(), removed=())
         then, now = self._best(self._log_odds - part), self._best(self._log_odds)
         return ListWithout(
             shown=self._in_order(then), added=self._in_order(then - now), removed=self._in_order(now - then)
@@ -219,19 +134,60 @@ class Explanation:
     def _in_order(self, names: frozenset[str]) -> tuple[str, ...]:
         return tuple(name for name in self._view.candidates if name in names)
 
-    def _grounds_now(self) -> VisibilityReasons:
-        state = self._state
-        usage = self._decisions.planner.usage(self._session, self._view)
-        return VisibilityReasons(
-            rules=self._decisions.rules,
-            surface=self._surface,
-            plan=self._plan,
-            kept=self._view.kept,
-            overrides=self._decisions.views.concerning(self._session),
-            own=self._own,
-            used=frozenset(state.used_in_turn),
-            probabilities=usage.probabilities,
-        )
+    def _why(self, tool: str, visibility: ToolVisibility, rank: int | None, *, shown: bool) -> str:
+        """Return why a tool is shown or hidden; `rank` is its place by prediction, if there is one."""
+        match visibility:
+            case ToolVisibility.DENIED:
+                return self._denied()
+            case ToolVisibility.NEVER:
+                return self._overridden(tool, OverrideKind.EXCLUDE) or "it is excluded"
+            case ToolVisibility.ALWAYS if shown:
+                pinned = self._overridden(tool, OverrideKind.PIN) or self._overridden(tool, OverrideKind.INCLUDE)
+                return pinned or "filtering.pinned names it"
+        return self._why_shown(tool, rank) if shown else self._why_hidden(tool, rank)
+
+    def _denied(self) -> str:
+        if not self._rules.denylist:
+            return "denied: filtering.allowlist does not name it"
+        if not self._rules.allowlist:
+            return "denied: filtering.denylist names it"
+        return "denied: filtering.denylist names it, or filtering.allowlist does not"
+
+    def _overridden(self, tool: str, kind: OverrideKind) -> str | None:
+        found = [each for each in self._overrides if each.tool == tool and each.kind is kind]
+        if not found:
+            return None
+        last = max(found, key=lambda each: each.created_at)
+        words = f"an override ({kind.value}, {last.scope.value}) was made for it"
+        return f"{words}: {last.reason}" if last.reason else words
+
+    def _why_shown(self, tool: str, rank: int | None) -> str:
+        if not self._rules.is_on:
+            return "all are shown: filtering is off"
+        if self._surface is Surface.HINTS:
+            return _MARKED if tool in (self._plan.tools or ()) else "shown, and not marked"
+        if self._plan.tools is None:
+            return f"all are shown: {self._plan.reason}"
+        if self._rules.coverage is None:
+            return f"listing it pays or makes hits likelier ({self._need(tool)})"
+        if tool in self._used:
+            return "used in this session"
+        return f"listed: {self._plan.reason}" if rank is None else f"number {rank} by prediction"
+
+    def _why_hidden(self, tool: str, rank: int | None) -> str:
+        if tool in self._own:
+            return "a meta-tool has this name: call_tool reaches it"
+        if self._rules.coverage is not None:
+            place = "not chosen" if rank is None else f"number {rank} by prediction"
+            return f"{place}, and the list holds {len(self._plan.listed)}"
+        words = "listing it costs more than searching for it when it is needed"
+        if tool in self._used:
+            words = "used in this session, so its definition is known; changing the list would cost more than it saves"
+        place = "" if rank is None else f"; number {rank} by prediction"
+        return f"{words} ({self._need(tool)}){place}"
+
+    def _need(self, tool: str) -> str:
+        return f"a session needs it with probability {self._probabilities[tool]:.2f}"
 
 
 def _parts(log_odds: Scores, prediction: Prediction) -> Parts:
