@@ -3,9 +3,7 @@
 import asyncio
 import json
 import logging
-import os
 import re
-import tempfile
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from uuid import UUID
 import httpx2
 import msgspec
 
+from riglm.adapters.private_files import replace_private_file
 from riglm.domain import jsonrpc
 from riglm.domain.errors import RiglmError
 from riglm.domain.naming import SEPARATOR
@@ -296,17 +295,7 @@ class MetaMcpNamespace:
         return {(each.namespace, each.tool): each for each in changes}
 
     def _save(self, changes: _Changes) -> None:
-        """Write to a temporary file, then rename it, so that a crash leaves the old record or the new one."""
-        handle, draft = tempfile.mkstemp(dir=self._record.parent, prefix=f".{self._record.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(msgspec.json.encode(list(changes.values())))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(draft).replace(self._record)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        replace_private_file(self._record, msgspec.json.encode(list(changes.values())))
 
 
 def _listed_name(row: dict[str, Any], name: str) -> str:

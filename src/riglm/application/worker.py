@@ -1,5 +1,6 @@
 """A thread for what would hold the event loop: loading, embedding, indexing."""
 
+import asyncio
 import heapq
 import itertools
 import threading
@@ -9,6 +10,21 @@ from enum import IntEnum
 from typing import Any, Self, TypeVar
 
 _Result = TypeVar("_Result")
+
+
+def run_in_daemon_thread(name: str, job: Callable[[], _Result]) -> asyncio.Future[_Result]:
+    """Run a blocking job on a thread that the end of the process does not wait for, as for `asyncio.to_thread`."""
+    future: Future[_Result] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(job())
+        except BaseException as error:  # noqa: BLE001  # the caller gets it
+            future.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return asyncio.wrap_future(future)
 
 
 class Urgency(IntEnum):

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -222,7 +221,7 @@ def _cover(rewritings: Sequence[FileChange]) -> Callable[[str], str]:
 
 
 def _command() -> tuple[str, ...]:
-    return own_command(Path(sys.executable), shutil.which, Path.is_file, Path.samefile)
+    return own_command(Path(sys.executable))
 
 
 _CONTEXT: Final = 2

@@ -3,10 +3,11 @@
 import contextlib
 import os
 import shlex
+import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -91,27 +92,22 @@ def _bases(platform: str, environment: Mapping[str, str], home: Path) -> dict[st
 _PASSING: Final = ("archive-v0", "environments-v2")
 
 
-def own_command(
-    executable: Path,
-    which: Callable[[str], str | None],
-    is_file: Callable[[Path], bool],
-    same: Callable[[Path, Path], bool],
-) -> tuple[str, ...]:
-    """Return the command line of the riglm that this interpreter runs.
+def own_command(executable: Path) -> tuple[str, ...]:
+    """Return the command line of the riglm that this interpreter, `executable`, runs.
 
     What `uvx` or `pipx run` unpacked for one run is started by them again: their cache may be emptied at any time.
     """
     parts = executable.parts
-    if any(part in parts for part in _PASSING) and (uvx := which("uvx")):
+    if any(part in parts for part in _PASSING) and (uvx := shutil.which("uvx")):
         return (uvx, "riglm")
-    if "pipx" in parts and any("cache" in part for part in parts) and (pipx := which("pipx")):
+    if "pipx" in parts and any("cache" in part for part in parts) and (pipx := shutil.which("pipx")):
         return (pipx, "run", "riglm")
     suffix = ".exe" if executable.suffix.lower() == ".exe" else ""
     sibling = executable.with_name(f"riglm{suffix}")
-    if not is_file(sibling):
+    if not sibling.is_file():
         return (str(executable), "-m", "riglm")
-    known = which("riglm")
-    return (known,) if known and Path(known).is_absolute() and same(Path(known), sibling) else (str(sibling),)
+    known = shutil.which("riglm")
+    return (known,) if known and Path(known).is_absolute() and sibling.samefile(known) else (str(sibling),)
 
 
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH

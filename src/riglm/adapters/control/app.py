@@ -20,25 +20,18 @@ from riglm.adapters.control.routes import ROUTERS, MetricsSource, parts_of_the_s
 from riglm.adapters.control.strict_route import PROBLEM_TYPE, create_problem
 from riglm.adapters.control.tokens import Right, Tokens
 from riglm.application.control.running_proxy import RunningProxy
+from riglm.domain import errors
 from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_origin_of
-from riglm.domain.errors import (
-    ConflictError,
-    ControlError,
-    ControlUnavailableError,
-    InvalidInputError,
-    NotFoundError,
-    PreconditionError,
-)
 from riglm.domain.policy import OverrideScope
 from riglm.domain.schemas.downstream import ControlSettings
 
 _log: Final = logging.getLogger("riglm.control")
 
-_STATUSES: Final[dict[type[ControlError], int]] = {
-    NotFoundError: 404,
-    ConflictError: 409,
-    PreconditionError: 412,
-    ControlUnavailableError: 503,
+_STATUSES: Final[dict[type[errors.ControlError], int]] = {
+    errors.NotFoundError: 404,
+    errors.ConflictError: 409,
+    errors.PreconditionError: 412,
+    errors.ControlUnavailableError: 503,
 }
 _RETRY_SECONDS: Final = "2"
 _DESCRIPTION: Final = (
@@ -70,7 +63,7 @@ def create_api(*, version: str, needs_token: bool) -> FastAPI:
         exception_handlers={
             RequestValidationError: _refuse_invalid,
             HTTPException: _refuse,
-            ControlError: _report_failure,
+            errors.ControlError: _report_failure,
             Exception: _report_defect,
         },
     )
@@ -125,8 +118,8 @@ async def _refuse(request: Request, error: HTTPException) -> Response:
     return create_problem(error.status_code, error.detail, headers=error.headers)
 
 
-async def _report_failure(_: Request, error: ControlError) -> Response:
-    if isinstance(error, InvalidInputError):
+async def _report_failure(_: Request, error: errors.ControlError) -> Response:
+    if isinstance(error, errors.InvalidInputError):
         return create_problem(422, str(error), errors=[(fault.path, fault.detail) for fault in error.faults])
     status = _STATUSES.get(type(error), 503)
     headers = {"Retry-After": _RETRY_SECONDS} if status == 503 else None

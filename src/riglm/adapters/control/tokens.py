@@ -7,14 +7,13 @@ import hashlib
 import hmac
 import json
 import logging
-import os
 import secrets
-import tempfile
 from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
+from riglm.adapters.private_files import replace_private_file
 from riglm.domain.access import is_loopback
 from riglm.domain.errors import ConfigurationError, failed_write
 from riglm.domain.schemas.downstream import ControlSettings
@@ -87,16 +86,7 @@ class TokenFile:
         """
         entries = {scope: {"sha256": digest(token.encode()).hex()} for scope, token in tokens.items()}
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # with mode 0600
-            try:
-                with os.fdopen(handle, "w") as file:
-                    file.write(json.dumps(entries, indent=2) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                Path(draft).replace(self.path)
-            finally:
-                Path(draft).unlink(missing_ok=True)
+            replace_private_file(self.path, (json.dumps(entries, indent=2) + "\n").encode())
         except OSError as error:
             fix = "make its directory writable for the user of riglm, or name another in RIGLM_DATA_DIR"
             raise ConfigurationError(failed_write(self.path, error, fix)) from error

@@ -3,15 +3,14 @@
 import asyncio
 import logging
 import secrets
-import threading
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from riglm.application.worker import run_in_daemon_thread
 from riglm.domain.errors import (
     AnalyticsUnavailableError,
     ConfigurationError,
@@ -161,17 +160,7 @@ async def run_aside(job: Callable[[], _Value], seconds: float | None = None) -> 
     Raises:
         TimeoutError: it takes longer than `seconds`.
     """
-    future: Future[_Value] = Future()
-
-    def run() -> None:
-        future.set_running_or_notify_cancel()
-        try:
-            future.set_result(job())
-        except BaseException as error:  # noqa: BLE001  # the caller gets it
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="riglm-configuration", daemon=True).start()
-    return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+    return await asyncio.wait_for(run_in_daemon_thread("riglm-configuration", job), seconds)
 
 
 def _predicts(settings: Settings) -> bool:

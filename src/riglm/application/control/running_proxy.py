@@ -190,8 +190,8 @@ class QueryCache:
         archive = self._archive
         if archive is not None and self._retention_seconds and since < time.time() - self._retention_seconds:
             with contextlib.suppress(ControlUnavailableError):
-                earliest = await self.ask("earliest call", _get_earliest)
-                if await self._ask(archive, "earliest call", _get_earliest) < earliest:
+                earliest = await self.ask("earliest call", lambda store: store.get_earliest_call_time())
+                if await self._ask(archive, "earliest call", lambda store: store.get_earliest_call_time()) < earliest:
                     return await self._ask(archive, key, question)
         return await self.ask(key, question)
 
@@ -237,10 +237,6 @@ class QueryCache:
             cached.answered_at = time.monotonic()
         finally:
             cached.asking = None
-
-
-def _get_earliest(store: SessionHistoryPort) -> float:
-    return store.get_earliest_call_time()
 
 
 _COUNT_SECONDS: Final = 60.0

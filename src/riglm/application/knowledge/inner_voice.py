@@ -46,17 +46,12 @@ def _snippet(snippet: Snippet) -> dict[str, Any]:
         "origin": str(candidate.origin),
         "trust_tier": str(snippet.trust_tier),
         "created_at": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "text": _in_unicode(cut.text),
+        "text": cut.text.encode("utf-8", "replace").decode(),  # JSON has no lone surrogates
         "score": round(min(max(candidate.score, -1.0), 1.0), _DIGITS),
         "content_hash": snippet.content_hash,
         "span_start": cut.start,
         "span_end": cut.end,
     }
-
-
-def _in_unicode(text: str) -> str:
-    """Return a text that JSON can encode: lone surrogates are replaced."""
-    return text.encode("utf-8", "replace").decode()
 
 
 _log: Final = logging.getLogger("riglm.knowledge")

@@ -15,7 +15,7 @@ from riglm.application.reports.figures import (
     hit_figures,
     list_figures,
 )
-from riglm.application.reports.session_replay import ReplayedHistory, figures
+from riglm.application.reports.session_replay import ReplayedHistory, figures, percent_hit
 from riglm.application.reports.verdict import Interval, judge_figures, share_by_session, wilson
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
@@ -144,11 +144,6 @@ def _find_interval(calls: Iterable[JudgedCall]) -> list[float] | None:
     return _to_percents(share_by_session(list(hits.values()), list(all_.values())))
 
 
-def _percent_hit(calls: Sequence[JudgedCall]) -> float | None:
-    """The share of calls whose tool was in the list, in percent; None without calls."""
-    return round(100 * sum(call.is_hit for call in calls) / len(calls), 2) if calls else None
-
-
 def _list_fields(lists: Sequence[ListObservation]) -> dict[str, Any]:
     """Return the figures of lists, and the mean of the tokens that one saves."""
     found = list_figures(lists)
@@ -181,7 +176,7 @@ def _day_fields(
         "recorded": {
             **_list_fields(lists),
             "calls": len(judged),
-            "hit_rate": _percent_hit(judged),
+            "hit_rate": percent_hit(judged),
             "missed": sum(not use.is_hit for use in judged),
             "mean_list": _mean([use.shown for use in judged]),
         },
@@ -310,8 +305,8 @@ def _mode_fields(its: Observations) -> dict[str, Any] | None:
         "cost_as_coding_agent": cost_fields(its.cost_as_coding_agent),
         "calls": len(judged),
         "new_calls": len(fresh),
-        "hit_rate": _percent_hit(judged),
-        "new_hit_rate": _percent_hit(fresh),
+        "hit_rate": percent_hit(judged),
+        "new_hit_rate": percent_hit(fresh),
         **hit_figures(judged),
         "hit_rate_interval": _find_interval(judged),
         "mean_list": _mean([use.shown for use in judged]),

@@ -321,12 +321,13 @@ def figures(calls: Sequence[JudgedCall]) -> dict[str, Any]:
         "sessions": len({call.session for call in calls}),
         "calls": len(calls),
         "new_calls": len(fresh),
-        "hit_rate": _to_percent(sum(call.is_hit for call in calls), len(calls)),
-        "new_hit_rate": _to_percent(sum(call.is_hit for call in fresh), len(fresh)),
+        "hit_rate": percent_hit(calls),
+        "new_hit_rate": percent_hit(fresh),
         "mean_list": round(shown / len(calls), 2) if calls else None,
-        "reduction": _to_percent(available - shown, available),
+        "reduction": round(100 * (available - shown) / available, 2) if available else None,
     }
 
 
-def _to_percent(part: float, whole: float) -> float | None:
-    return round(100 * part / whole, 2) if whole else None
+def percent_hit(calls: Sequence[JudgedCall]) -> float | None:
+    """Return the share of calls whose tool was in the list, in percent; None without calls."""
+    return round(100 * sum(call.is_hit for call in calls) / len(calls), 2) if calls else None

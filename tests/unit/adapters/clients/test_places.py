@@ -1,5 +1,6 @@
 import ast
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -68,12 +69,12 @@ def test_goose_files_are_where_the_platform_has_them() -> None:
 
 def started(executable: str, *files: str, on_path: str = "") -> tuple[str, ...]:
     found = {Path(word).name: word for word in on_path.split()}
-    return own_command(
-        Path(executable),
-        found.get,
-        lambda file: str(file) in files,
-        lambda one, other: {str(one), str(other)} <= {*files},
-    )
+    with (
+        patch("shutil.which", found.get),
+        patch.object(Path, "is_file", lambda file: str(file) in files),
+        patch.object(Path, "samefile", lambda one, other: {str(one), str(other)} <= {*files}),
+    ):
+        return own_command(Path(executable))
 
 
 def test_riglm_is_started_by_words_that_need_no_path_and_that_stay() -> None:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -14,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from riglm.adapters.private_files import replace_private_file
 from riglm.domain.errors import RiglmError, failed_write
 from riglm.domain.upstream import AccountKey
 
@@ -196,18 +196,8 @@ class AccountFile:
         return RiglmError(failed_write(self.path, error, "make its directory writable for you"))
 
     def _write(self, accounts: Sequence[Account]) -> None:
-        """Write to a temporary file, then rename it: readers see the old accounts or the new ones."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
         nonce = os.urandom(_NONCE_BYTES)
         body = _HEADER + nonce + AESGCM(self._key()).encrypt(nonce, msgspec.json.encode(accounts), _HEADER)
-        handle, draft = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # made with mode 0600
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(body)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(draft).replace(self.path)
-        except BaseException:
-            Path(draft).unlink(missing_ok=True)
-            raise
+        replace_private_file(self.path, body)

@@ -1,28 +1,19 @@
 """How the checks of `riglm doctor` are run, and those of the configuration, the ports, the machine and the embedder."""
 
 import asyncio
-import contextlib
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from riglm.application.worker import run_in_daemon_thread
+from riglm.domain import redaction
 from riglm.domain.doctor import DoctorSection, Finding, Severity
 from riglm.domain.errors import RiglmError
-from riglm.domain.redaction import (
-    begins_like_a_key,
-    holds_secret,
-    passwords_of_url,
-    secrets_of_command,
-    secrets_of_url,
-    sounds_secret,
-)
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.schemas.settings import Settings
 
@@ -45,20 +36,7 @@ class Check(NamedTuple):
 
 def in_thread(look: Callable[[], Iterable[Finding]]) -> Look:
     """Return a look that runs a blocking one in a daemon thread, which is abandoned on timeout."""
-
-    def work(found: Future[list[Finding]]) -> None:
-        with contextlib.suppress(InvalidStateError):  # it was abandoned
-            try:
-                found.set_result(list(look()))
-            except BaseException as error:  # noqa: BLE001  # raised where it is awaited
-                found.set_exception(error)
-
-    async def examine() -> list[Finding]:
-        found: Future[list[Finding]] = Future()
-        threading.Thread(target=work, args=(found,), name="riglm-examining", daemon=True).start()
-        return await asyncio.wrap_future(found)
-
-    return examine
+    return lambda: run_in_daemon_thread("riglm-examining", lambda: list(look()))
 
 
 async def run_checks(
@@ -156,30 +134,31 @@ def _certain_secrets(settings: Settings) -> Iterator[str]:
         found = [secret.get_secret_value() for secret in server.secrets()]
         for name, given in (*server.env.items(), *server.headers.items()):
             text = given.get_secret_value()
-            if (sounds_secret(name) and holds_secret(name, text)) or begins_like_a_key(text):
+            is_secret = redaction.sounds_secret(name) and redaction.holds_secret(name, text)
+            if is_secret or redaction.begins_like_a_key(text):
                 found.append(text)
         for word, after in pairwise((*server.command, *server.args, "")):
             option, equals, value = word.partition("=")
-            if begins_like_a_key(word):
+            if redaction.begins_like_a_key(word):
                 found.append(word)
-            elif option.startswith("-") and sounds_secret(option):
+            elif option.startswith("-") and redaction.sounds_secret(option):
                 found.append(value if equals else after)
-        found += passwords_of_url(server.url)
+        found += redaction.passwords_of_url(server.url)
         yield from (secret for secret in found if len(secret) >= _MIN_SECRET_LENGTH)
 
 
 def secrets_to_hide(settings: Settings) -> Iterator[str]:
     """Yield what no finding may show: tokens, keys and passwords, and values that look like them."""
     yield from settings.own_secrets
-    yield from (value for value in settings.from_variables if holds_secret("", value))
+    yield from (value for value in settings.from_variables if redaction.holds_secret("", value))
     for server in _servers(settings):
         yield from (secret.get_secret_value() for secret in server.secrets())
-        yield from secrets_of_url(server.url)
-        yield from secrets_of_command(server.command + server.args)
+        yield from redaction.secrets_of_url(server.url)
+        yield from redaction.secrets_of_command(server.command + server.args)
         for name, secret in (*server.env.items(), *server.headers.items()):
             value = secret.get_secret_value()
-            yield from [value] if holds_secret(name, value) else []
-            yield from secrets_of_url(value) if "://" in value else []
+            yield from [value] if redaction.holds_secret(name, value) else []
+            yield from redaction.secrets_of_url(value) if "://" in value else []
 
 
 def _servers(settings: Settings) -> list[ServerSettings]:
