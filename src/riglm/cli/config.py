@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from riglm.adapters.configuration.locations import data_directory, store_url
 from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor, require_upstreams
 from riglm.adapters.control.tokens import FILE_NAME, TokenFile, create_tokens
 from riglm.adapters.embedding.embedders import require_known_model
-from riglm.cli.embedder import examine
+from riglm.cli import embedder
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_result, printable
 from riglm.cli.store_access import (
     configuration_of,
@@ -136,7 +135,13 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
 
     def examine(options: Options, made: ClientSetup | None) -> None:
         configuration = overlaid(load(options))
-        checked.append((configuration, _checked(configuration, made.place.project if made is not None else None)))
+        settings, project = configuration.settings, made.place.project if made is not None else None
+        require_all(
+            lambda: require_upstreams(configuration, directory=project),
+            lambda: _require(configuration, require_predictor, lambda: Container(settings=settings).predictor()),
+            lambda: _require(configuration, require_embedder, lambda: require_known_model(settings.embedder)),
+        )
+        checked.append((configuration, _notes(configuration)))
 
     require_all(*(partial(examine, options, made) for options, made in found))
     notes = dict.fromkeys(note for _, noted in checked for note in noted)
@@ -200,37 +205,13 @@ def schema() -> None:
     print_json(json_schema())
 
 
-def _checked(configuration: Configuration, project: Path | None) -> list[str]:
-    """What there is to note of a configuration that riglm can start with, in a project's directory if it is for one.
-
-    Raises:
-        ConfigurationError: it cannot.
-    """
-    require_all(
-        lambda: require_upstreams(configuration, directory=project),
-        lambda: _require_predictor(configuration),
-        lambda: _require_model(configuration),
-    )
-    return _notes(configuration)
-
-
-def _require_predictor(configuration: Configuration) -> None:
-    require_predictor(configuration)
-    with _placed(configuration):
-        Container(settings=configuration.settings).predictor()
-
-
-def _require_model(configuration: Configuration) -> None:
-    require_embedder(configuration)
-    with _placed(configuration):
-        require_known_model(configuration.settings.embedder)
-
-
-@contextmanager
-def _placed(configuration: Configuration) -> Iterator[None]:
-    """Put the file, variable or option before errors that begin with a path in the configuration."""
+def _require(
+    configuration: Configuration, require_installed: Callable[[Configuration], None], create: Callable[[], object]
+) -> None:
+    """Require a part and create it; errors of the latter begin with a path, and get its file, variable or option."""
+    require_installed(configuration)
     try:
-        yield
+        create()
     except ConfigurationError as error:
         path = tuple(str(error).partition(":")[0].split("."))
         origin = origin_of(path, configuration.origins, "default")
@@ -238,7 +219,7 @@ def _placed(configuration: Configuration) -> Iterator[None]:
 
 
 def _notes(configuration: Configuration) -> list[str]:
-    facts = examine(configuration.settings.embedder)
+    facts = embedder.examine(configuration.settings.embedder)
     notes = [*configuration.warnings]
     if facts["reason"]:
         notes.append(f"embedder.model: {facts['identity']} is the fallback: {facts['reason']}")

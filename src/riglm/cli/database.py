@@ -358,16 +358,11 @@ def _load_settings(config: Path | None) -> Settings:
 
 
 def _print_status(found: SchemaStatus, spools: Sequence[SpoolStatus] | None, as_json: bool) -> None:
-    fields: dict[str, Any] = {
-        "url": found.url,
-        "current": found.current,
-        "head": found.head,
-        "pending": list(found.pending),
-    }
+    fields: dict[str, Any] = asdict(found)
     if spools is not None:
         fields["spools"] = [asdict(spool) | {"path": str(spool.path)} for spool in spools]
-    lines = [f"store    {found.url}", f"schema   {found.current or 'none yet'}"]
-    lines.append(f"pending  {', '.join(found.pending) or 'nothing'}")
+    pending = ", ".join(found.pending) or "nothing"
+    lines = [f"store    {found.url}", f"schema   {found.current or 'none yet'}", f"pending  {pending}"]
     for spool in spools or ():
         whose = "of a process that runs" if spool.is_held else "left behind: the next start stores or sends it"
         damage = f", {spool.damaged} damaged" if spool.damaged else ""

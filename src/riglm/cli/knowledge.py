@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -85,20 +84,15 @@ def list_(
         include_tags=frozenset(tag or ()),
         exclude_tags=frozenset(without_tag or ()),
     )
-    with _opened(settings) as store:
+    with require_store(settings).knowledge() as store:
         found = [(table, piece) for table in Table for piece in store.newest(table, scope, limit)]
     if as_json:
         print_json([_piece_fields(table, piece) for table, piece in found])
         return
-    rows = [
-        (
-            table.public_id(str(piece.id)),
-            written_time(piece.created_at),
-            ", ".join(piece.tags),
-            _format_piece(piece)[:_MAX_SHOWN_LENGTH],
-        )
-        for table, piece in found
-    ]
+    rows = []
+    for table, piece in found:
+        id_, created = table.public_id(str(piece.id)), written_time(piece.created_at)
+        rows.append((id_, created, ", ".join(piece.tags), _format_piece(piece)[:_MAX_SHOWN_LENGTH]))
     print_table(f"Knowledge of {_format_owner(principal)}", ["id", "created", "tags", "text"], rows)
 
 
@@ -107,7 +101,7 @@ def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_jso
     """Count what is known, of one owner and of all, and what cannot be found yet for want of a vector."""
     settings = _load_settings(config)
     owner = owner_of(settings, principal)
-    with _opened(settings) as store, chosen_embedder(settings) as embedder:
+    with require_store(settings).knowledge() as store, chosen_embedder(settings) as embedder:
         model = embedder.model
         mine, all_ = (asdict(store.counts(each, model)) for each in (owner, None))
     if as_json:
@@ -203,7 +197,7 @@ def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     An import does so by itself.
     """
     settings = _load_settings(config)
-    with _opened(settings) as store:
+    with require_store(settings).knowledge() as store:
         done = _give_missing_vectors(settings, store)
     fields = {"model": done.model, "embedded": done.given, "without_vector": done.waiting}
     print_result(fields, f"{done.given} pieces were given vectors of {done.model}", as_json=as_json)
@@ -306,7 +300,7 @@ async def _retrieve(settings: Settings, asked: Mapping[str, Any], owner: str) ->
         return list(store.nearest(table, vector, scope, most))
 
     wanted = question(asked, settings.knowledge)
-    with _opened(settings) as store:
+    with require_store(settings).knowledge() as store:
         return await Retrieval(embed_query, nearest, settings.knowledge).answer(wanted, owner)
 
 
@@ -339,7 +333,7 @@ def forget(
     owner = None if all_ else owner_of(settings, principal)
     scope = Scope(owner=owner, include_private=True, include_tags=frozenset(tag or ()))
     embedded = None
-    with _opened(settings) as store:
+    with require_store(settings).knowledge() as store:
         found = {
             table: [id_ for id_ in store.ids(table, scope) if not named or (table, id_) in named] for table in Table
         }
@@ -379,19 +373,6 @@ def _load_settings(config: Path | None) -> Settings:
     for warning in configuration.warnings:
         typer.echo(f"warning: {printable(warning)}", err=True)
     return configuration.settings
-
-
-@contextmanager
-def _opened(settings: Settings) -> Iterator[KnowledgePort]:
-    """The knowledge store, open.
-
-    Raises:
-        RiglmError: there is none yet.
-        AnalyticsUnavailableError: it cannot be used.
-    """
-    require_store(settings)
-    with Container(settings=settings).knowledge() as store:
-        yield store
 
 
 def _format_owner(principal: str | None) -> str:

@@ -128,8 +128,8 @@ def find_store(settings: Settings, db: Path | None = None) -> AnalyticsPort | No
     return Container(settings=settings).analytics()
 
 
-def require_store(settings: Settings) -> None:
-    """Refuse to go on where there is no store yet.
+def require_store(settings: Settings) -> Container:
+    """Return the container for the store of the settings.
 
     Raises:
         RiglmError: there is no file; whether a server has the tables is seen when it is asked.
@@ -139,19 +139,16 @@ def require_store(settings: Settings) -> None:
             f"there is no store at {store_path(settings)} yet — fix: name the one you mean in storage.path or "
             "RIGLM_DATA_DIR, or record something first"
         )
+    return Container(settings=settings)
 
 
-@contextmanager
-def opened(settings: Settings) -> Iterator[AnalyticsPort]:
-    """The store, open.
+def opened(settings: Settings) -> AnalyticsPort:
+    """The store, for a `with` statement that opens it.
 
     Raises:
         RiglmError: there is none yet.
-        AnalyticsUnavailableError: it cannot be used.
     """
-    require_store(settings)
-    with Container(settings=settings).analytics() as store:
-        yield store
+    return require_store(settings).analytics()
 
 
 @contextmanager
