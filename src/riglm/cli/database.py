@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -18,7 +17,7 @@ from riglm.adapters.analytics.schema import SchemaStatus
 from riglm.adapters.analytics.tables import SCHEMA_REVISION
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.locations import store_path, store_url
-from riglm.adapters.export import Exporter
+from riglm.adapters.export import Exporter, FileFormat
 from riglm.adapters.spool.sqlite_spool import survey
 from riglm.application.session_sharing.signing import drop_sessions
 from riglm.application.tracking.maintenance import at_a_pace
@@ -111,17 +110,10 @@ def vacuum(
     print_result(sizes, f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now", as_json=as_json)
 
 
-class ExportFormat(StrEnum):
-    """How records are written."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
-
-
 @app.command()
 def export(
     out: Annotated[str, typer.Option("--out", metavar="DIR|-", help="A new directory, or - for stdout.")],
-    format_: Annotated[ExportFormat, typer.Option("--format", help="How records are written.")] = ExportFormat.JSONL,
+    format_: Annotated[FileFormat, typer.Option("--format", help="How records are written.")] = "jsonl",
     since: Annotated[
         str | None, typer.Option("--since", metavar="DATE|SPAN", help="From then on: 2026-01-31, or 30d for the last.")
     ] = None,
@@ -139,7 +131,7 @@ def export(
         opened(settings) as store,
         progress("exporting", sum(store.count_rows(kind, start) for kind in kinds)) as advance,
     ):
-        exporter = Exporter(store, format_.value, start, advance)
+        exporter = Exporter(store, format_, start, advance)
         if out == "-":
             for kind, count in exporter.write_stream(sys.stdout.buffer, kinds).items():
                 typer.echo(f"{count:>10} {kind.value}", err=True)
@@ -288,8 +280,7 @@ def _find_session_id(store: AnalyticsPort, wanted: str) -> str:
 
 def _list_erased(store: AnalyticsPort) -> Sequence[UUID]:
     """Return the ids of all sessions that were ever erased: a second run completes what an earlier one could not."""
-    ids = (parsed_uuid(each.key) for each in store.list_erased_sessions())
-    return [id_ for id_ in ids if id_ is not None]
+    return [id_ for each in store.list_erased_sessions() if (id_ := parsed_uuid(each.key)) is not None]
 
 
 def _erase_archived(

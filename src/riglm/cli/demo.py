@@ -103,8 +103,7 @@ def summarize(sessions: Sequence[DemoSession]) -> dict[str, Any]:
         "cost": round(cost.riglm),
         "cost_without_proxy": round(cost.no_proxy),
         "cost_with_host_search": round(cost.host_search),
-        "price": round(cost.riglm / cost.no_proxy, 3),
-        "price_of_search": round(cost.riglm / cost.host_search, 3),
+        **cost.rounded_prices(),
     }
 
 

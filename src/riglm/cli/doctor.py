@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from riglm.adapters.analytics.inspection import StoreInspector
 from riglm.adapters.configuration.loading import Configuration, Options, load, with_setting_changes
 from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, store_path
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
@@ -303,8 +304,6 @@ def _common_checks(
 
 
 def _look_at_store(settings: Settings) -> StoreStatus:
-    from riglm.adapters.analytics.inspection import StoreInspector
-
     return StoreInspector(Container(settings=settings).store_url(), timeout=settings.storage.timeout).look()
 
 

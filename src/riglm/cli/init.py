@@ -57,8 +57,7 @@ def init(
     plans = SetupPlanner(context).plans(clients, directory)
     if not (yes or dry_run or as_json) and sys.stdin.isatty() and _sign_in(plans):
         plans = SetupPlanner(context).plans(clients, directory)
-    if not plans:
-        _require_directory(project)
+    _require_directory(project, plans)
     _require_servers(include or (), context, plans)
     changing = [plan for plan in plans if plan.changes]
 
@@ -136,9 +135,9 @@ def _require_clients(names: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(names or ())
 
 
-def _require_directory(project: Path | None) -> None:
-    """Raise UnusableInputError where a directory was named that is not there."""
-    if project is not None and not project.is_dir():
+def _require_directory(project: Path | None, plans: Sequence[Plan]) -> None:
+    """Raise UnusableInputError where nothing was found, and a directory was named that is not there."""
+    if not plans and project is not None and not project.is_dir():
         raise UnusableInputError(f"--project {project}: there is no such directory — fix: name one that is there")
 
 
@@ -287,8 +286,7 @@ def undo(
     context = setup_context(project=project)
     clients, directory = _require_clients(client), project and project.resolve()
     plans = plan_undo(context, clients, directory)
-    if not plans:
-        _require_directory(project)
+    _require_directory(project, plans)
     doable = [plan for plan in plans if not plan.fault]
 
     def show() -> None:

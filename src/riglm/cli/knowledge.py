@@ -257,17 +257,10 @@ def search(
 ) -> None:
     """Ask what is known: the answer is that of the tool inner_voice.retrieve, which need not be switched on."""
     settings = _load_settings(config)
-    asked = {
-        "query": query,
-        "top_k": top_k,
-        "floor": floor,
-        "mix": mix,
-        "include_private": include_private,
-        "include_tags": tag,
-        "exclude_tags": without_tag,
-    }
+    asked = {"query": query, "top_k": top_k, "floor": floor, "mix": mix}
+    of = {"include_private": include_private, "include_tags": tag, "exclude_tags": without_tag}
     try:
-        answer = fields_of(asyncio.run(_retrieve(settings, asked, owner_of(settings, principal))))
+        answer = fields_of(asyncio.run(_retrieve(settings, {**asked, **of}, owner_of(settings, principal))))
     except RetrievalError as error:
         kind = UnusableInputError if error.code is ErrorCode.INVALID_PARAMS else RiglmError
         fix = " — fix: see `riglm embedder status`" if error.code is ErrorCode.EMBEDDER_UNAVAILABLE else ""

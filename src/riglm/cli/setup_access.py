@@ -75,17 +75,14 @@ def find_sign_ins(servers: "Mapping[str, ServerSettings]") -> dict[str, bool | N
     return dict.fromkeys(specs, False) | dict(zip(absent, asyncio.run(require_tokens(absent.values())), strict=True))
 
 
-def setup_context(
-    environment: Mapping[str, str] | None = None, include: Collection[str] = (), project: Path | None = None
-) -> SetupContext:
+def setup_context(include: Collection[str] = (), project: Path | None = None) -> SetupContext:
     """Return what changes clients' files, also what was changed with other variables than these.
 
     `include` are servers to move even if a user may have to sign in; for a project, its files are read.
     """
-    environment = os.environ if environment is None else environment
-    files = SafeFiles()
-    clients = _client_files(environment, files, include)
-    directories = _journal_directories(environment, clients, project)
+    environment, files = os.environ, SafeFiles()
+    clients = _client_files(files, include)
+    directories = _journal_directories(clients, project)
     moves_data = any(environment.get(name) for name in _MOVES_THE_DATA)
     return SetupContext(
         clients=clients,
@@ -103,8 +100,8 @@ def setup_context(
     )
 
 
-def _client_files(environment: Mapping[str, str], files: SafeFiles, include: Collection[str] = ()) -> ClientFiles:
-    home = home_of(environment)
+def _client_files(files: SafeFiles, include: Collection[str] = ()) -> ClientFiles:
+    environment, home = os.environ, home_of(os.environ)
     find = partial(find_files, platform=sys.platform, environment=environment, home=home)
     return ClientFiles(find, files.read, home=home, environment=environment, platform=sys.platform, include=include)
 
@@ -162,7 +159,7 @@ def riglm_entries(directory: Path | None = None) -> tuple[RiglmServerEntry, ...]
 
     Looked at are the user's own files and those of the project in `directory`.
     """
-    clients = _client_files(os.environ, SafeFiles())
+    clients = _client_files(SafeFiles())
     found = []
     for place, content, servers in _servers_at(clients, directory):
         entry = partial(RiglmServerEntry, client=place.client, file=place.file)
@@ -187,15 +184,13 @@ def _servers_at(
             yield place, b"", str(error)
 
 
-def _journal_directories(
-    environment: Mapping[str, str], clients: ClientFiles, project: Path | None
-) -> tuple[Path, ...]:
+def _journal_directories(clients: ClientFiles, project: Path | None) -> tuple[Path, ...]:
     """Return the directories that may contain a setup journal; the first, for these variables, gets new entries.
 
     A riglm with different variables has them in the client's file. Those in a project's files are ignored, because a
     journal determines which files are written, and with what.
     """
-    found = [data_directory(environment), *other_data_directories(environment, home_of(environment))]
+    found = [data_directory(os.environ), *other_data_directories(os.environ, home_of(os.environ))]
     for place, _, servers in _servers_at(clients, project):
         is_brought_along = place.project is not None and place.file.is_relative_to(place.project)
         if isinstance(servers, str) or is_brought_along:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from riglm.adapters.audit import audit_log
 from riglm.adapters.configuration.locations import data_directory
 from riglm.cli import usage
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_result, print_table, printable, written_time
@@ -20,6 +21,7 @@ from riglm.cli.store_access import opened, settings_of
 from riglm.container import Container
 from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import RiglmError, UnusableInputError, failed_write
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.tool_pin import ToolPin, merge_pins
 
 tools = typer.Typer(
@@ -93,9 +95,10 @@ def approve(
         _print_changes(found)
         typer.confirm(f"Approve {len(found)} tool{'s' if len(found) > 1 else ''}?", abort=True, err=True)
     if found:
-        with opened(settings_of(config)) as store:
+        settings = settings_of(config)
+        with opened(settings) as store:
             store.approve_tools([replace(pin, digest=pin.seen_digest, definition=pin.seen) for pin in found])
-        _audit_approval(config, found)
+        _audit_approval(settings, found)
     words = printable(", ".join(f"{pin.server}/{pin.name}" for pin in found)) or "nothing to do"
     print_result([_pin_fields(pin) for pin in found], f"approved: {words}", as_json=as_json)
 
@@ -142,7 +145,7 @@ def import_file(
         named = {(pin.server, pin.name) for pin in wanted}
         withdrawn = [replace(pin, digest="", definition=b"") for key, pin in known.items() if key not in named]
         store.approve_tools([*wanted, *withdrawn])
-    _audit_approval(config, [replace(pin, seen_digest=pin.digest) for pin in wanted])
+    _audit_approval(settings, [replace(pin, seen_digest=pin.digest) for pin in wanted])
     counts = {"servers": len(approved), "approved": len(wanted), "withdrawn": sum(bool(p.seen) for p in withdrawn)}
     words = "{approved} tools of {servers} servers are approved; {withdrawn} others are not".format(**counts)
     print_result(counts, words, as_json=as_json)
@@ -215,14 +218,12 @@ def _list_pins(config: Path | None) -> Sequence[ToolPin]:
         return merge_pins(store.list_tool_pins(), spooled)
 
 
-def _audit_approval(config: Path | None, approved: Iterable[ToolPin]) -> None:
-    container = Container(settings=settings_of(config))
-    audit = container.audit()
-    if audit is not None:
-        for pin in approved:
-            about = {"upstream": pin.server, "tool": pin.name, "digest": pin.seen_digest}
-            audit(AuditEvent.TOOL_APPROVED, about)
-    container.shutdown_resources()
+def _audit_approval(settings: Settings, approved: Iterable[ToolPin]) -> None:
+    if settings.audit.file:
+        with audit_log(settings.audit.file) as audit:
+            for pin in approved:
+                about = {"upstream": pin.server, "tool": pin.name, "digest": pin.seen_digest}
+                audit(AuditEvent.TOOL_APPROVED, about)
 
 
 def _print_changes(found: Sequence[ToolPin]) -> None:

@@ -5,6 +5,7 @@ import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -95,15 +96,16 @@ def test_undo_after_init_is_the_file_to_the_byte(document: tuple[str, list[str]]
         file.parent.mkdir(parents=True)
         file.write_bytes(document[0].encode())
         environment = {"HOME": directory, "RIGLM_DATA_DIR": str(home / "data"), "PATH": os.environ["PATH"]}
-        context = setup_context(environment)
-        (plan,) = SetupPlanner(context).plans((), None)
-        assert not plan.fault
-        install(context, plan)
-        assert (file.read_bytes() != document[0].encode()) is bool(plan.moves)
-        for each in plan_undo(context, (), None):
-            undo(context, each)
-        assert file.read_bytes() == document[0].encode()
-        assert [each.name for each in (home / "data").glob("**/*") if each.is_file()] == []
+        with mock.patch.dict(os.environ, environment, clear=True):
+            context = setup_context()
+            (plan,) = SetupPlanner(context).plans((), None)
+            assert not plan.fault
+            install(context, plan)
+            assert (file.read_bytes() != document[0].encode()) is bool(plan.moves)
+            for each in plan_undo(context, (), None):
+                undo(context, each)
+            assert file.read_bytes() == document[0].encode()
+            assert [each.name for each in (home / "data").glob("**/*") if each.is_file()] == []
 
 
 SPELLINGS = {
