@@ -265,7 +265,7 @@ class PinnedTools:
             return None if self._is_read and pins == self._stored else pins
 
         with self._at_reading:
-            pins = await asyncio.wrap_future(worker.submit(find))
+            pins = await worker.run(find)
             if pins is not None:
                 self.read(pins)
 

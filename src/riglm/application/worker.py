@@ -58,6 +58,10 @@ class Worker:
             self._changed.notify()
         return future
 
+    async def run(self, job: Callable[[], _Result], urgency: Urgency = Urgency.SOON) -> _Result:
+        """Have a job done and return its result."""
+        return await asyncio.wrap_future(self.submit(job, urgency))
+
     def start(self) -> None:
         """Begin with the jobs."""
         self._thread.start()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from riglm.domain.errors import ConfigurationError, RiglmError
@@ -58,12 +58,6 @@ class FileLock:
         except BaseException:
             self.release()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
     def release(self) -> None:
         """Release the lock; the file stays."""
@@ -117,19 +111,16 @@ def wait_for_lock(path: Path) -> Iterator[None]:
         RiglmError: another process holds it for a minute.
     """
     until = time.monotonic() + _MAX_WAIT_SECONDS
-    while True:
-        try:
-            lock = FileLock(path)
-        except LockHeldError:
-            if time.monotonic() > until:
-                raise RiglmError(
-                    f"{path} is held by a different process for over {_MAX_WAIT_SECONDS:g} s — fix: end that process"
-                ) from None
-            time.sleep(_RETRY_SECONDS)
-        else:
-            break
-    with lock:
+    while (release := try_lock(path)) is None:
+        if time.monotonic() > until:
+            raise RiglmError(
+                f"{path} is held by a different process for over {_MAX_WAIT_SECONDS:g} s — fix: end that process"
+            )
+        time.sleep(_RETRY_SECONDS)
+    try:
         yield
+    finally:
+        release()
 
 
 def try_lock(path: Path) -> Callable[[], None] | None:

@@ -36,17 +36,11 @@ _TRANSIENT: Final = "reserved"  # a field of sessions that only the process that
 _read: Final = msgspec.json.Decoder().decode
 
 
-def encode(record: Record) -> bytes:
-    """Return a record as one line of ASCII without its end.
-
-    Raises:
-        TypeError: it is no record.
-        ValueError: it has a value that cannot be encoded.
-    """
-    kind = _KINDS.get(type(record))
-    if kind is None:
-        raise TypeError(f"{type(record).__name__} is no record")
-    return _write([kind, _values(record)]).encode("ascii")
+def encode(record: Record) -> bytes | None:
+    """Return a record as one line of ASCII without its end; None if it has a value that cannot be encoded."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return _write([_KINDS[type(record)], _values(record)]).encode("ascii")
+    return None
 
 
 def encoded_start(type_: type[Record]) -> bytes:
@@ -54,20 +48,15 @@ def encoded_start(type_: type[Record]) -> bytes:
     return f'["{_KINDS[type_]}",'.encode("ascii")
 
 
-def decode(line: bytes) -> Record:
-    """Return the record of a line.
-
-    Raises:
-        ValueError: `encode` did not write it.
-    """
-    try:
+def decode(line: bytes) -> Record | None:
+    """Return the record of a line; None if `encode` did not write it."""
+    with suppress(KeyError, TypeError, ValueError, AttributeError, RecursionError, msgspec.MsgspecError):
         kind, values = _parse(line)
         if kind == _KINDS[LearnedPair]:
             values["vector"] = _to_vector(values["vector"])
         record: Record = msgspec.convert(values, _TYPES[kind])
-    except (KeyError, TypeError, AttributeError, RecursionError, msgspec.MsgspecError) as error:
-        raise ValueError(f"not a record: {error}") from error
-    return record
+        return record
+    return None
 
 
 def _parse(line: bytes) -> Any:
@@ -320,7 +309,7 @@ class SqliteSpool(SpoolPort):
         self._own = None
 
     def append(self, records: Sequence[Record]) -> int:
-        bodies = [body for record in records if (body := _encoded(record)) is not None]
+        bodies = [body for record in records if (body := encode(record)) is not None]
         size = self.size_bytes
         added = sum(map(len, bodies)) + _SPARE_BYTES
         if size + added > self._max_bytes:
@@ -482,13 +471,5 @@ def _unlink(path: Path) -> None:
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
-def _encoded(record: Record) -> bytes | None:
-    with suppress(TypeError, ValueError, AttributeError, OverflowError):
-        return encode(record)
-    return None
-
-
 def _decoded(checksum: int, body: bytes) -> Record | None:
-    with suppress(ValueError, TypeError):
-        return decode(body) if crc32(body) == checksum else None
-    return None
+    return decode(body) if isinstance(body, bytes) and crc32(body) == checksum else None

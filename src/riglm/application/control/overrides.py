@@ -142,7 +142,7 @@ async def update_gateway(
         if found is not None:
             switches, in_force = _switches(server, services, found), {each.id for each in found}
             try:
-                is_changed = await asyncio.wrap_future(worker.submit(lambda: update(switches, in_force)))  # noqa: B023
+                is_changed = await worker.run(lambda: update(switches, in_force))  # noqa: B023
             except Exception as error:  # noqa: BLE001  # fails open
                 pause = max(pause, min(2 * pause, _MAX_PAUSE_SECONDS))
                 if not isinstance(error, RiglmError):

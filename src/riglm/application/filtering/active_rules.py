@@ -1,6 +1,5 @@
 """The rules that are active, with everything needed to select a list and to permit a call."""
 
-import asyncio
 import logging
 import time
 from collections import OrderedDict
@@ -251,7 +250,7 @@ class Overrides:
     async def refresh(self) -> None:
         """Read the store now."""
         with self._guarded:
-            self._read = tuple(await asyncio.wrap_future(self._worker.submit(lambda: self._store().list_overrides())))
+            self._read = tuple(await self._worker.run(lambda: self._store().list_overrides()))
             self._is_known = True
         now, before = self._clock(), self._in_force
         self._in_force = tuple(each for each in self._read if each.holds(now))

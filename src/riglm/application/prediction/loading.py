@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from riglm.application.prediction.prediction_settings import PredictionSettings
 from riglm.application.worker import Urgency, Worker
@@ -18,7 +18,6 @@ _MAX_WAITING: Final = 16
 _LOADING_SECONDS: Final = 10.0
 _CLOSING_SECONDS: Final = 0.5
 _log: Final = logging.getLogger("riglm.prediction")
-_Result = TypeVar("_Result")
 
 
 class Loading:
@@ -99,7 +98,7 @@ class Loading:
             return
         state.scope_models.relearn()
         try:
-            state.use(await self._on_worker(state.restored, Urgency.BACKGROUND))
+            state.use(await self._worker.run(state.restored, Urgency.BACKGROUND))
         except Exception:  # noqa: BLE001  # what was learned before is better than nothing
             _log.warning("what was learned could not be read again", exc_info=True)
 
@@ -126,7 +125,7 @@ class Loading:
     async def _load(self) -> None:
         settings, on_loop = self.settings, asyncio.get_running_loop().call_soon_threadsafe
         try:
-            state = self.state = await self._on_worker(lambda: self._make_state(settings, on_loop))
+            state = self.state = await self._worker.run(lambda: self._make_state(settings, on_loop))
         except Exception:  # noqa: BLE001  # without prediction everything is shown
             _log.exception("prediction could not be loaded: everything is shown")
         else:
@@ -144,12 +143,9 @@ class Loading:
     async def _restore(self, state: "PredictionState") -> None:
         """Open the model, and restore the vectors and pairs that were stored with it."""
         try:
-            await asyncio.wrap_future(self._opener.submit(state.embedder.__enter__))
+            await self._opener.run(state.embedder.__enter__)
             self.opened.set()
-            state.use(await self._on_worker(state.restored))
+            state.use(await self._worker.run(state.restored))
         except Exception:  # noqa: BLE001  # contexts start cold
             _log.exception("the model and what it learned could not be loaded: contexts count by their words alone")
         state.is_open = True
-
-    async def _on_worker(self, job: Callable[[], _Result], urgency: Urgency = Urgency.SOON) -> _Result:
-        return await asyncio.wrap_future(self._worker.submit(job, urgency))

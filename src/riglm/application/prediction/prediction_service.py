@@ -347,8 +347,7 @@ class PredictionService(NullPrediction):
             await self._loading.opened.wait()
             loaded = self._loading.state
             if loaded is not None:
-                job = self._worker.submit(lambda: _with_vector(loaded.embedder, context), Urgency.AWAITED)
-                embedded = await asyncio.wrap_future(job)
+                embedded = await self._worker.run(lambda: _with_vector(loaded.embedder, context), Urgency.AWAITED)
                 if embedded.model:
                     loaded.index.answered_by(embedded.model)
                 take(embedded)
@@ -440,7 +439,7 @@ class SharedLearning:
             if state is None or not state.is_open:
                 return
             with self._guarded:
-                newest = await asyncio.wrap_future(self._worker.submit(state.stored_pairs, Urgency.LATER))
+                newest = await self._worker.run(state.stored_pairs, Urgency.LATER)
                 if state.learner.pairs.catch_up(newest):
                     return
 

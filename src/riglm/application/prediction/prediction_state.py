@@ -86,9 +86,7 @@ class ToolIndex:
         """Wait until all that was noted so far is read and has its vectors, or will have none."""
         if self._reading is not None:
             await asyncio.wait({asyncio.wrap_future(self._reading)})
-        while not self.is_complete and await asyncio.wrap_future(
-            self._worker.submit(lambda: bool(self._lacking), Urgency.BACKGROUND)
-        ):
+        while not self.is_complete and await self._worker.run(lambda: bool(self._lacking), Urgency.BACKGROUND):
             pass  # the worker does batches and this in turn
 
     def use(self, pairs: LearnedPairs) -> None:

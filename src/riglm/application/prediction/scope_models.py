@@ -178,7 +178,7 @@ class ScopeModels:
                 self._outdated.discard(scope)
                 self._ended.pop(scope, None)
                 job = partial(self._learned, self._make, scope, dict(self._changed), self._models.get(scope))
-                model = await asyncio.wrap_future(self._worker.submit(job))
+                model = await self._worker.run(job)
                 is_outdated = scope in self._outdated
             self._models[scope] = model
             while len(self._models) > MAX_SCOPES:

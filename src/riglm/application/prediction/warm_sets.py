@@ -121,17 +121,15 @@ class WarmSets:
         strategy = self._strategy
         with self._guarded:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                found, sessions = await asyncio.wrap_future(self._asking.submit(lambda: self._stored(key)))
+                found, sessions = await self._asking.run(lambda: self._stored(key))
             is_due = bool(sessions) and self._is_due(found, len(sessions), candidates)
             if found is not None or not is_due:
                 self._keep(key, found, candidates)
             if is_due:
                 tools = tuple(dict.fromkeys([*candidates, *(() if found is None else found.usage.probabilities)]))
-                estimate = partial(self._estimate, strategy, key, sessions, tools)
-                made = await asyncio.wrap_future(self._estimating.submit(estimate))
+                made = await self._estimating.run(partial(self._estimate, strategy, key, sessions, tools))
                 replaces = None if found is None else found.created_at
-                put = self._asking.submit(lambda: self._store().put_warm_set(made, replaces))
-                stored = await asyncio.wrap_future(put)
+                stored = await self._asking.run(lambda: self._store().put_warm_set(made, replaces))
                 self._keep(key, stored, candidates)
 
     def _keep(self, key: WarmSetKey, found: WarmSet | None, candidates: Sequence[str]) -> None:

@@ -64,7 +64,8 @@ class RecordQueue:
         self._high_bytes = int(limits.size_bytes * limits.high_water)
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._signals = 0
+        self.signals = 0
+        """A number that changes with every reason to look again."""
         self._items: deque[tuple[QueueItem, int]] = deque()
         self._bytes = 0
         self._in_hand = 0
@@ -188,14 +189,10 @@ class RecordQueue:
             self._items.clear()
             self._notify()
 
-    def signals(self) -> int:
-        """Return a number that changes with every reason to look again."""
-        return self._signals
-
     def wait(self, signals: int, timeout: float | None) -> None:
         """Wait until there is a reason to look again since `signals`, at most `timeout` seconds."""
         with self._changed:
-            if self._signals == signals:
+            if self.signals == signals:
                 self._changed.wait(timeout)
 
     def notify_stored(self, *, is_awaited: bool) -> None:
@@ -243,7 +240,7 @@ class RecordQueue:
         return self._flushes > 0 or self.is_closed
 
     def _notify(self) -> None:
-        self._signals += 1
+        self.signals += 1
         self._changed.notify_all()
 
     def _release(self, count: int) -> None:

@@ -29,6 +29,7 @@ _LAST_BATCH_SECONDS: Final = 0.5
 _LAST_DRAIN_SECONDS: Final = 1.0  # or the spools of ended processes stay while all processes are short
 _LAST_SYNC_SECONDS: Final = 5.0  # of a slow disk, for the sync that is under way when the end begins
 _CLOSE_SECONDS: Final = 0.25
+_ARCHIVED: Final = Session | SessionClosed | ToolInvocation | Exposure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +116,6 @@ class Recorder:
         """Take a record of about `size` bytes. Does no I/O, never waits for the store, and never raises."""
         self._queue.put(item, size)
 
-    def put_usage(self, record: Record) -> None:
-        """Take a record if it is a session, its end, an invocation or an exposure."""
-        if isinstance(record, Session | SessionClosed | ToolInvocation | Exposure):
-            self.put(record)
-
     def flush(self, timeout: float = 5.0) -> bool:
         """Wait until all that was put so far is stored, spooled or dropped, at most `timeout` seconds; whether it is.
 
@@ -171,13 +167,13 @@ class Recorder:
             self._spool.open()
         while not self._is_over():
             try:
-                signals = self._queue.signals()
+                signals = self._queue.signals
                 if not self._do_next():
                     self._report_losses()
                     self._queue.wait(signals, self._seconds_to_next())
             except Exception:  # noqa: BLE001  # records still arrive, and must be handled
                 self._log.warn("handing out records failed; it is tried again", traceback=True)
-                self._queue.wait(self._queue.signals(), _FAULT_SECONDS)
+                self._queue.wait(self._queue.signals, _FAULT_SECONDS)
         self._finish()
 
     def _do_next(self) -> bool:
@@ -253,8 +249,8 @@ class Recorder:
         for item in self._queue.take():
             try:
                 record = item if isinstance(item, Record) else item()
-                if self._archive is not None:
-                    self._archive.put_usage(record)
+                if self._archive is not None and isinstance(record, _ARCHIVED):
+                    self._archive.put(record)
             except Exception:  # noqa: BLE001  # one bad record must not stop the others
                 self._queue.drop_unmade()
                 self._log.warn("a record could not be made; it is dropped", traceback=True)
@@ -344,5 +340,5 @@ class Recorder:
     def _await_writer(self) -> None:
         until = time.monotonic() + _LAST_BATCH_SECONDS
         while self._writer.batch is not None and (left := until - time.monotonic()) > 0.0:
-            self._queue.wait(self._queue.signals(), min(left, _MIN_WAIT_SECONDS))
+            self._queue.wait(self._queue.signals, min(left, _MIN_WAIT_SECONDS))
         self._collect()

@@ -51,17 +51,14 @@ def test_a_record_comes_back_as_it_was_whatever_it_holds(kind, data):
         b"\xff",
     ],
 )
-def test_a_line_that_holds_no_record_is_a_value_error(line):
-    with pytest.raises(ValueError):  # noqa: PT011  # json's own is one as well
-        decode(line)
+def test_a_line_that_holds_no_record_gives_none(line):
+    assert decode(line) is None
 
 
 @pytest.mark.parametrize("nothing", [None, "a text", {}])
 def test_what_is_no_record_cannot_be_written_down(nothing):
-    with pytest.raises(TypeError):
-        encode(nothing)
+    assert encode(nothing) is None
 
 
 def test_a_learned_pair_whose_vector_is_a_table_cannot_be_written_down():
-    with pytest.raises(ValueError, match="vector"):
-        encode(a_learned_pair(vector=np.zeros((2, 2), dtype=np.float32)))
+    assert encode(a_learned_pair(vector=np.zeros((2, 2), dtype=np.float32))) is None
