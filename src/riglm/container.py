@@ -215,7 +215,7 @@ class Container(DeclarativeContainer):
     )
     _embedder_provider = Call(getattr, given.embedder, "provider")  # `.provider` gives the provider itself
     _embedder_status = Call(
-        lazy("ports.embedder:EmbedderStatus.before_loading"), _embedder_provider, given.embedder.model
+        lazy("ports.embedder:EmbedderStatus"), provider=_embedder_provider, model=given.embedder.model
     )
     prediction: Singleton["PredictionService"] = Singleton(
         lazy("application.prediction.prediction_service:PredictionService"), prediction_worker,

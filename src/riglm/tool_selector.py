@@ -209,7 +209,11 @@ def _settings_for(store: StoreOption, config: PathLike | None, asked: Mapping[st
     if config is None:
         values += _suited(asked.get("filtering", {}))
         values += _stored(store)
-    configuration = _loaded(store, config, values)
+    configuration = load(
+        Options(config=None if config is None else _place(config, "config"), values=values, with_servers=False),
+        environment=os.environ if config is not None or store is USER_STORE else {},
+        directory=_NOWHERE,
+    )
     settings = configuration.settings.model_copy(update={"state": StateSettings.model_construct()})
     require_all(
         lambda: require_predictor(configuration),
@@ -250,13 +254,6 @@ async def _selecting(settings: Settings) -> AsyncIterator[SelectingService]:
             container.sessions().close()
             await container.warm_sets().close()
             await prediction.close()
-
-
-def _loaded(store: StoreOption, config: PathLike | None, values: _Values) -> Configuration:
-    file = None if config is None else _place(config, "config")
-    options = Options(config=file, values=values, with_servers=False)
-    environment = os.environ if config is not None or store is USER_STORE else {}
-    return load(options, environment=environment, directory=_NOWHERE)
 
 
 def _require_store(configuration: Configuration) -> None:

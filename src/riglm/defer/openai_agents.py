@@ -18,12 +18,10 @@ def deferred(tools: Iterable[Tool], loaded: Loaded) -> list[Tool]:
         loaded: a selection, or the names of the tools that the model gets at once. The others have `defer_loading`.
     """
     names = loaded_names(loaded)
-    placed: list[Tool] = []
-    for tool in tools:
-        if isinstance(tool, FunctionTool):
-            placed.append(replace(tool, defer_loading=tool.name not in names))
-        else:
-            placed.append(tool)
+    placed: list[Tool] = [
+        replace(tool, defer_loading=tool.name not in names) if isinstance(tool, FunctionTool) else tool
+        for tool in tools
+    ]
     is_deferring = any(isinstance(tool, FunctionTool) and tool.defer_loading for tool in placed)
     has_search = any(isinstance(tool, ToolSearchTool) for tool in placed)
     return [*placed, ToolSearchTool()] if is_deferring and not has_search else placed

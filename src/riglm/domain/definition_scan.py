@@ -315,24 +315,22 @@ def _scan_text(part: _String, others: OtherTools, server: str) -> Iterator[ScanF
     if len(text) > MAX_TEXT_LENGTH:
         yield ScanFinding(ScanRule.LENGTH, part.path, f"{len(text):,} characters")
         text = text[:MAX_TEXT_LENGTH]
-    matches: dict[ScanRule, str | None] = dict.fromkeys(_ORDER)
-    visible = text
+    matches: dict[ScanRule, str] = {}
     if not text.isascii():
         visible = _FLAG.sub("", text).removeprefix("\ufeff")
         hidden = _HIDDEN.search(visible)
         if hidden is None and not _RIGHT_TO_LEFT.search(visible):
             hidden = _DIRECTION_MARK.search(visible)
-        matches[ScanRule.HIDDEN_TEXT] = hidden[0] if hidden is not None else None
-    control = None if text.isprintable() else _CONTROL.search(text)
-    matches[ScanRule.CONTROL_CHARACTER] = control[0] if control is not None else None
+        if hidden is not None:
+            matches[ScanRule.HIDDEN_TEXT] = hidden[0]
+    if not text.isprintable() and (control := _CONTROL.search(text)):
+        matches[ScanRule.CONTROL_CHARACTER] = control[0]
     matches |= _find_meanings(text)
-    if matches[ScanRule.OTHER_TOOL] is None:
-        matches[ScanRule.OTHER_TOOL] = others.find(text, server)
-        if matches[ScanRule.OTHER_TOOL] is None and not text.isascii():
-            matches[ScanRule.OTHER_TOOL] = others.find(plain_spelling(text), server)
-    for rule, match in matches.items():
-        if match is not None:
-            yield ScanFinding(rule, part.path, _excerpt(match))
+    if ScanRule.OTHER_TOOL not in matches:
+        name = others.find(text, server) or (None if text.isascii() else others.find(plain_spelling(text), server))
+        if name is not None:
+            matches[ScanRule.OTHER_TOOL] = name
+    yield from (ScanFinding(rule, part.path, _excerpt(match)) for rule, match in matches.items())
 
 
 def _scan_joined(texts: Sequence[str]) -> Iterator[ScanFinding]:
@@ -374,9 +372,6 @@ def _find_in(text: str) -> Mapping[ScanRule, str]:
         if match is not None:
             found[rule] = match
     return found
-
-
-_ORDER: Final = (ScanRule.HIDDEN_TEXT, ScanRule.CONTROL_CHARACTER, ScanRule.ENCODED, *_PATTERNS)
 
 
 def _first(rule: ScanRule, readings: Iterable[str]) -> str | None:

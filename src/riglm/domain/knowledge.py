@@ -62,11 +62,6 @@ _TIERS = {
 _DOUBTS = {TrustTier.GREEN: 0, TrustTier.AMBER: 1, TrustTier.RED: 2}
 
 
-def less_trusted(one: Origin, other: Origin) -> Origin:
-    """Of two that a text came from, the one to be trusted less; the first of equals."""
-    return max(one, other, key=lambda origin: _DOUBTS[_TIERS[origin]])
-
-
 def trust_tier(table: Table, origin: Origin) -> TrustTier:
     """Return how trustworthy a piece is: all of the graph, and thoughts by their author."""
     return TrustTier.GREEN if table.is_graph else _TIERS[origin]
@@ -240,7 +235,7 @@ def limited(new: _Piece, old: _Piece) -> _Piece:
     """
     tags = tuple(sorted({*old.tags, *new.tags}))
     if isinstance(new, Thought) and isinstance(old, Thought):
-        origin = less_trusted(old.origin, new.origin)
+        origin = max(old.origin, new.origin, key=lambda each: _DOUBTS[_TIERS[each]])
         return replace(new, tags=tags, origin=origin, is_private=old.is_private or new.is_private)
     return replace(new, tags=tags)
 

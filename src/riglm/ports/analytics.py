@@ -432,9 +432,9 @@ class AnalyticsPort(
     """Persists usage data and answers questions about it.
 
     `create_session`, `close_session` and `log_invocation` store one record each; recording stores batches by
-    `record_many`. Of a learned pair or tool catalog that is stored twice the one that was updated last is kept, and of
-    the token usage of a session the one with more requests. What is stored and what is returned share nothing that can
-    change.
+    `record_many`, all records in one transaction or none, and ends of sessions count after all else. Of a learned pair
+    or tool catalog that is stored twice the one that was updated last is kept, and of the token usage of a session the
+    one with more requests. What is stored and what is returned share nothing that can change.
     """
 
     def create_session(self, session: Session) -> None:
@@ -464,9 +464,6 @@ class AnalyticsPort(
         It never waits for another holder, and the death of a holder frees it. A lease of a server whose connection
         breaks is lost without a word: take it for one round at a time, and do what may be done twice.
         """
-
-    def record_many(self, records: Sequence[Record]) -> None:
-        """Store all records in one transaction, or none of them. Ends of sessions count after all else."""
 
     def get_context_vectors(self, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
         """Return the mean vector of the learned pairs of each session that has some; of the most frequent model."""

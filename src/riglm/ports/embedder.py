@@ -16,30 +16,19 @@ class EmbedderUnavailableError(RiglmError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedderStatus:
-    """The actual state of the embedder, next to the configured one; the fields of the capability signal."""
+    """The actual state of the embedder, next to the configured one; the fields of the capability signal.
+
+    The defaults are those of an embedder that was not needed yet.
+    """
 
     provider: str
     model: str
-    status: Literal["not_loaded", "loading", "ready", "unavailable"]
-    actual_provider: str
-    actual_model: str
-    dimensions: int
-    is_fallback_active: bool
-    semantic_quality: Literal["high", "low", "none"]
-
-    @classmethod
-    def before_loading(cls, provider: str, model: str) -> Self:
-        """What is known of a configured embedder that was not needed yet."""
-        return cls(
-            provider=provider,
-            model=model,
-            status="not_loaded",
-            actual_provider="none",
-            actual_model="",
-            dimensions=0,
-            is_fallback_active=False,
-            semantic_quality="none",
-        )
+    status: Literal["not_loaded", "loading", "ready", "unavailable"] = "not_loaded"
+    actual_provider: str = "none"
+    actual_model: str = ""
+    dimensions: int = 0
+    is_fallback_active: bool = False
+    semantic_quality: Literal["high", "low", "none"] = "none"
 
 
 @runtime_checkable

@@ -64,6 +64,11 @@ def assert_sound(prediction: Prediction, prediction_input: PredictionInput) -> N
         assert np.isfinite(part).all()
 
 
+def _situations() -> tuple[PredictionInput, ...]:
+    """Situations with and without calls and a context."""
+    return a_prediction_input(), a_prediction_input("git__log"), in_context(), in_context("web__search")
+
+
 def _frozen(prediction_input: PredictionInput) -> tuple[Any, ...]:
     relevance, context = prediction_input.relevance, prediction_input.context
     parts = (relevance.described, relevance.learned, relevance.combined) if relevance else ()
@@ -90,23 +95,13 @@ class PredictorContract:
 
     def test_it_predicts_before_any_learning(self, predictor: PredictorPort) -> None:
         """A start without history is no special case."""
-        for prediction_input in (
-            a_prediction_input(),
-            a_prediction_input("git__log"),
-            in_context(),
-            in_context("web__search"),
-        ):
+        for prediction_input in _situations():
             assert_sound(predictor.predict(prediction_input), prediction_input)
 
     def test_it_predicts_after_learning(self, predictor: PredictorPort) -> None:
         """With and without a context."""
         example(predictor)
-        for prediction_input in (
-            a_prediction_input(),
-            a_prediction_input("git__log"),
-            in_context(),
-            in_context("web__search"),
-        ):
+        for prediction_input in _situations():
             assert_sound(predictor.predict(prediction_input), prediction_input)
 
     def test_predicting_changes_no_later_prediction(self, predictor: PredictorPort) -> None:

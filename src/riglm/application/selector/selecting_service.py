@@ -15,7 +15,6 @@ from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain.exposure import SEARCH_SURFACE, Surface
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.request_params import RequestParams
-from riglm.domain.schemas.control_api import SessionPrediction
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_state import MAX_QUERY_LENGTH
 from riglm.domain.tool import PermittedTools, ToolCatalog
@@ -190,7 +189,10 @@ class SelectingService:
             hidden=hidden,
             reason=f"{shown.reason}{self._but(session, is_at_hand=is_at_hand) if is_choice else ''}",
             confidence=0.0 if told is None else told.confidence,
-            reasons={} if told is None else _reasons(told),
+            reasons={
+                each.tool: SelectionReason(why=each.why, rank=each.rank, score=each.score, signals=each.contributions)
+                for each in (() if told is None else told.tools)
+            },
             tokens=shown.tokens_shown,
             tokens_saved=shown.tokens_hidden,
         )
@@ -277,10 +279,3 @@ class SelectingService:
         if embedder.is_fallback_active:
             return f"; {embedder.actual_model} replaces {embedder.model}"
         return ""
-
-
-def _reasons(told: SessionPrediction) -> dict[str, SelectionReason]:
-    return {
-        each.tool: SelectionReason(why=each.why, rank=each.rank, score=each.score, signals=each.contributions)
-        for each in told.tools
-    }
