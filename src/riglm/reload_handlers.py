@@ -1,12 +1,7 @@
 """What applies changed settings to the parts of a process while it runs."""
 
 from riglm.adapters.telemetry.logs import JsonLogs
-from riglm.application.control.configuration import (
-    FilteringReloadHandler,
-    PredictionReloadHandler,
-    ReloadHandler,
-    ValueReloadHandler,
-)
+from riglm.application.control.configuration import ReloadHandler, reload_filtering, reload_prediction, reload_value
 from riglm.application.sessions.registry import identification_settings
 from riglm.container import Container
 from riglm.domain.schemas.settings import Settings
@@ -17,10 +12,10 @@ def create_reload_handlers(container: Container) -> list[ReloadHandler]:
     """Return the handlers for the parts that the container built or will build."""
     maintenance = container.maintenance()
     handlers: list[ReloadHandler] = [
-        ValueReloadHandler(lambda new: new.arguments, container.tracking().take_arguments),
-        ValueReloadHandler(identification_settings, container.sessions().look_for),
-        ValueReloadHandler(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
-        ValueReloadHandler(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
+        reload_value(lambda new: new.arguments, container.tracking().take_arguments),
+        reload_value(identification_settings, container.sessions().look_for),
+        reload_value(lambda new: new.sessions.idle_gap, maintenance.end_idle_after),
+        reload_value(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
     if container.settings().intercepts_lists:
         filtering, middleware = container.filtering(), container.filter_middleware()
@@ -31,20 +26,18 @@ def create_reload_handlers(container: Container) -> list[ReloadHandler]:
 
         container.prediction().on_reload(learned_anew)
         handlers += [
-            FilteringReloadHandler(filtering, middleware.reconfigured),
-            PredictionReloadHandler(container.prediction(), container.prediction_settings, _make_predictor),
-            ValueReloadHandler(container.prediction_settings, container.warm_sets().follow),
+            reload_filtering(filtering, middleware.reconfigured),
+            reload_prediction(container.prediction(), container.prediction_settings, _make_predictor),
+            reload_value(container.prediction_settings, container.warm_sets().follow),
         ]
     voice = container.voice()
     if voice is not None:
-        handlers.append(ValueReloadHandler(lambda new: new.knowledge, voice.follow))
+        handlers.append(reload_value(lambda new: new.knowledge, voice.follow))
     logs: JsonLogs | None = container.logs()
     if logs is not None:
         known = container.configuration().settings.secrets()
         handlers.append(
-            ValueReloadHandler(
-                lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given)
-            )
+            reload_value(lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given))
         )
     return handlers
 

@@ -137,7 +137,7 @@ def import_(
             done = KnowledgeImporter(store, owner, time.time()).run(sources, advance)
         _report_left_out(done)
         embedded = _give_missing_vectors(settings, store)
-    read, new, changed = asdict(done.read), asdict(done.new), asdict(done.changed)
+    read, new, changed = done.read, done.new, done.changed
     kinds = ", ".join(f"{count} of {read[kind]} {kind}" for kind, count in new.items() if read[kind])
     others = ", ".join(f"{count} {kind}" for kind, count in changed.items() if count)
     lines = {
@@ -184,7 +184,7 @@ def _report_left_out(done: ImportResult) -> None:
     if done.unknown_keys:
         keys = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
         typer.echo(f"unknown keys: {printable(keys)}", err=True)
-    if done.left_out and not done.read.total:
+    if done.left_out and not done.read.total():
         raise UnusableInputError(
             "no line could be used, and nothing was stored — fix: what is said above, line by line"
         )

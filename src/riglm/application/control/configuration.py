@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import secrets
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from riglm.application.worker import run_in_daemon_thread
 from riglm.domain.errors import (
@@ -58,100 +57,90 @@ class RedactedConfiguration:
     document: Mapping[str, Any]
 
 
-class ReloadHandler(Protocol):
-    """A part of riglm that depends on the configuration."""
+ReloadHandler = Callable[[Settings, Settings], Awaitable[Commit | None]]
+"""Makes a part of riglm ready to go from one configuration to another, without anything of it to be noticed.
 
-    @abstractmethod
-    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
-        """Make ready for other settings, without anything of it to be noticed; None when it is all the same.
-
-        Raises:
-            ConfigurationError: it cannot be done; the text begins with the path of the setting.
-        """
+Returns None when it is all the same for the part. Raises ConfigurationError if it cannot be done; the text begins with
+the path of the setting.
+"""
 
 
-class ValueReloadHandler(ReloadHandler, Generic[_Value]):
-    """A part that takes a new value at any time."""
+def reload_value(read: Callable[[Settings], _Value], take: Callable[[_Value], None]) -> ReloadHandler:
+    """Return the handler for a part that takes a new value at any time: `take` is given what `read` finds."""
 
-    def __init__(self, read: Callable[[Settings], _Value], take: Callable[[_Value], None]) -> None:
-        """`take` is given what `read` finds in the settings, whenever it is another value than before."""
-        self._read = read
-        self._take = take
+    async def prepare(before: Settings, after: Settings) -> Commit | None:
+        value = read(after)
+        return None if value == read(before) else lambda: take(value)
 
-    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
-        value = self._read(after)
-        return None if value == self._read(before) else lambda: self._take(value)
+    return prepare
 
 
-class FilteringReloadHandler(ReloadHandler):
-    """The filter: new decisions are made whole, and put in the place of the old ones at once."""
+def reload_filtering(filtering: "FilteringService", notify: Callable[[], None]) -> ReloadHandler:
+    """Return the handler for the filter: new decisions are made whole, and put in the place of the old ones at once.
 
-    def __init__(self, filtering: "FilteringService", notify: Callable[[], None]) -> None:
-        """`on_rules` starts to notify the clients whose list changed."""
-        self._filtering = filtering
-        self._notify = notify
+    `notify` starts to notify the clients whose list changed.
+    """
 
-    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
+    async def prepare(before: Settings, after: Settings) -> Commit | None:
         rules = after.filtering
         if (rules, after.predictor.kind, after.prices) == (before.filtering, before.predictor.kind, before.prices):
             return None
-        commit = await run_aside(lambda: self._prepared(before, after))
 
-        def changed_over() -> None:
+        def decide() -> Commit:
+            known = set(before.filtering.contradictions)
+            for name in rules.contradictions:
+                if name not in known:
+                    raise ConfigurationError(
+                        f"filtering.allowlist: {name!r} is in filtering.denylist as well — fix: keep it in one of them"
+                    )
+            return filtering.prepared(rules, after.predictor.kind, after.prices.prices())
+
+        commit = await run_aside(decide)  # long lists of patterns take their time
+
+        def change_over() -> None:
             commit()
-            self._notify()
+            notify()
 
-        return changed_over
+        return change_over
 
-    def _prepared(self, before: Settings, after: Settings) -> Commit:
-        """Make the decisions; long lists of patterns take their time."""
-        known = set(before.filtering.contradictions)
-        for name in after.filtering.contradictions:
-            if name not in known:
-                raise ConfigurationError(
-                    f"filtering.allowlist: {name!r} is in filtering.denylist as well — fix: keep it in one of them"
-                )
-        return self._filtering.prepared(after.filtering, after.predictor.kind, after.prices.prices())
+    return prepare
 
 
-class PredictionReloadHandler(ReloadHandler):
-    """Prediction: a predictor is made once to see that it can be, and learns from the record before it answers."""
+def reload_prediction(
+    prediction: "PredictionService",
+    plan: Callable[[Settings], "PredictionSettings"],
+    prove: Callable[[Settings], object],
+) -> ReloadHandler:
+    """Return the handler for prediction: a predictor is made once to see that it can be, and learns before it answers.
 
-    def __init__(
-        self,
-        prediction: "PredictionService",
-        plan: Callable[[Settings], "PredictionSettings"],
-        prove: Callable[[Settings], object],
-    ) -> None:
-        """`prove` makes the predictor; it blocks, and raises ConfigurationError."""
-        self._prediction = prediction
-        self._plan = plan
-        self._prove = prove
+    `prove` makes the predictor; it blocks, and raises ConfigurationError.
+    """
 
-    async def prepare(self, before: Settings, after: Settings) -> Commit | None:
+    async def prepare(before: Settings, after: Settings) -> Commit | None:
         if _about_prediction(before) == _about_prediction(after):
             return None
-        is_new = after.predictor != before.predictor or (_predicts(after) and not _predicts(before))
-        if is_new:
-            try:
-                await run_aside(lambda: self._made(after), PROVING_SECONDS)
-            except TimeoutError:
-                raise ConfigurationError(
-                    f"predictor.kind: {after.predictor.kind!r} was not made within {PROVING_SECONDS:g} s — fix: "
-                    "a different server"
-                ) from None
-        plan = self._plan(after)
-        return lambda: self._prediction.follow(plan, reload=after.predictor != before.predictor)
+        kind, is_other = after.predictor.kind, after.predictor != before.predictor
 
-    def _made(self, after: Settings) -> None:
-        try:
-            self._prove(after)
-        except Exception:
-            raise
-        except BaseException as error:  # a plug-in may even try to exit
-            reason = type(error).__name__
-            message = f"predictor.kind: {after.predictor.kind!r} cannot be loaded ({reason}) — fix: choose another kind"
-            raise ConfigurationError(message) from error
+        def make() -> None:
+            try:
+                prove(after)
+            except Exception:
+                raise
+            except BaseException as error:  # a plug-in may even try to exit
+                reason = type(error).__name__
+                message = f"predictor.kind: {kind!r} cannot be loaded ({reason}) — fix: choose another kind"
+                raise ConfigurationError(message) from error
+
+        if is_other or (_predicts(after) and not _predicts(before)):
+            try:
+                await run_aside(make, PROVING_SECONDS)
+            except TimeoutError:
+                what = f"predictor.kind: {kind!r} was not made within {PROVING_SECONDS:g} s"
+                raise ConfigurationError(f"{what} — fix: a different server") from None
+        planned = plan(after)
+        return lambda: prediction.follow(planned, reload=is_other)
+
+    return prepare
 
 
 async def run_aside(job: Callable[[], _Value], seconds: float | None = None) -> _Value:
@@ -298,7 +287,7 @@ class LiveConfiguration:
 
     async def _prepare(self, before: Settings, after: Settings) -> list[Commit]:
         try:
-            prepared = [await handler.prepare(before, after) for handler in self._handlers]
+            prepared = [await handler(before, after) for handler in self._handlers]
         except ConfigurationError as error:
             redact = Redactor((*before.secrets(), *after.secrets()))
             raise InvalidInputError(*(_to_fault(redact(line)) for line in str(error).splitlines())) from None

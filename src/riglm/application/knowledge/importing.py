@@ -5,7 +5,7 @@ import json
 import math
 import stat
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -300,28 +300,17 @@ class ImportProblem(NamedTuple):
         return f"{self.path}:{self.line}: {self.reason}"
 
 
-@dataclass(slots=True, kw_only=True)
-class ImportedCounts:
-    """How much of each kind."""
-
-    thoughts: int = 0
-    entities: int = 0
-    observations: int = 0
-    relations: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.thoughts + self.entities + self.observations + self.relations
+def _no_counts() -> Counter[str]:
+    return Counter(thoughts=0, entities=0, observations=0, relations=0)
 
 
 @dataclass(slots=True, kw_only=True)
 class ImportResult:
     """What became of files: what was read, how much of it was new or made others of what was known, and the rest."""
 
-    read: ImportedCounts = field(default_factory=ImportedCounts)
-    new: ImportedCounts = field(default_factory=ImportedCounts)
-    changed: ImportedCounts = field(default_factory=ImportedCounts)
+    read: Counter[str] = field(default_factory=_no_counts)
+    new: Counter[str] = field(default_factory=_no_counts)
+    changed: Counter[str] = field(default_factory=_no_counts)
     left_out: int = 0
     problems: list[ImportProblem] = field(default_factory=list)
     unknown_keys: dict[str, str] = field(default_factory=dict)
@@ -414,26 +403,24 @@ class KnowledgeImporter:
             for text in each.observations
         ]
         read, new, changed = self._done.read, self._done.new, self._done.changed
-        read.thoughts += len(thoughts)
-        read.relations += len(relations)
-        read.entities += len(described)
-        read.observations += len(observations)
+        read.update(thoughts=len(thoughts), relations=len(relations))
+        read.update(entities=len(described), observations=len(observations))
         if thoughts:
             added = self._store.add_thoughts(thoughts)
-            new.thoughts += added.new
-            changed.thoughts += added.changed
+            new["thoughts"] += added.new
+            changed["thoughts"] += added.changed
         if relations:
-            new.relations += self._store.add_relations(relations)
+            new["relations"] += self._store.add_relations(relations)
         if described:
             added = self._store.add_entities(self._entities(described))
-            new.entities += added.new
-            changed.entities += added.changed
+            new["entities"] += added.new
+            changed["entities"] += added.changed
         if described or relations:
             ends = (end for each in relations for end in (each.source, each.target))
             names = [*dict.fromkeys((*ends, *(each.name for each in described.values())))]
-            changed.entities += self._store.refresh_entity_texts(self._owner, names)
+            changed["entities"] += self._store.refresh_entity_texts(self._owner, names)
         if observations:
-            new.observations += self._store.add_observations(observations).new
+            new["observations"] += self._store.add_observations(observations).new
 
     def _entities(self, described: dict[str, Described]) -> list[Entity]:
         """The entities of these lines, in words.

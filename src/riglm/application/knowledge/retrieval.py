@@ -235,8 +235,7 @@ class LazyVectorStore:
 
     def _opened(self) -> KnowledgePort:
         if self._store is None:
-            store = self._open_store()
-            self._store = store.__enter__()
+            self._store = self._open_store().__enter__()
         return self._store
 
     def _closed(self) -> None:
@@ -309,8 +308,7 @@ class QuestionEmbedder:
         if self._closed.is_set():
             raise EmbedderUnavailableError("riglm ends")
         if self._embedders is None:
-            made = self._make()
-            self._embedders = made
+            self._embedders = made = self._make()
             made.always.__enter__()
             if self._closed.is_set():  # it was closed while it was still opening
                 made.always.__exit__(None, None, None)

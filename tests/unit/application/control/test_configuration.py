@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from riglm.application.control import configuration
-from riglm.application.control.configuration import LiveConfiguration, PredictionReloadHandler, ReloadHandler
+from riglm.application.control.configuration import LiveConfiguration, reload_prediction
 from riglm.domain.errors import (
     AnalyticsUnavailableError,
     ConfigurationError,
@@ -25,13 +25,13 @@ START = {
 CHANGE = {"filtering": {"max_tools": 9}, "retention": {"session_days": 3}}
 
 
-class Part(ReloadHandler):
+class Part:
     """Writes down what it is told, and fails when it is to."""
 
     def __init__(self, log, name, error=None):
         self.log, self.name, self.error = log, name, error
 
-    async def prepare(self, before, after):
+    async def __call__(self, before, after):
         self.log.append(("prepared", self.name, after.filtering.max_tools))
         await asyncio.sleep(0)
         if self.error is not None:
@@ -152,7 +152,7 @@ async def test_stored_changes_that_are_not_valid_are_logged_and_not_applied(live
 )
 async def test_a_predictor_is_made_where_it_is_another_one(live, change, makes, reload):
     prediction, made = Prediction(), []
-    here = live(PredictionReloadHandler(prediction, lambda settings: settings.predictor.kind, made.append))
+    here = live(reload_prediction(prediction, lambda settings: settings.predictor.kind, made.append))
     await here.put(change)
     assert len(made) == makes
     assert [each for _, each in prediction.plans] == reload
@@ -166,7 +166,7 @@ async def test_a_predictor_that_hangs_is_refused_and_holds_up_no_other(live, mon
         if settings.predictor.kind == "hangs":
             go_on.wait(WAIT_SECONDS)
 
-    here = live(PredictionReloadHandler(prediction, lambda settings: settings, make))
+    here = live(reload_prediction(prediction, lambda settings: settings, make))
     try:
         with pytest.raises(InvalidInputError, match=r"predictor\.kind: 'hangs' was not made within"):
             await here.put({"predictor": {"kind": "hangs"}})
