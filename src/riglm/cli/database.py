@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -193,7 +194,7 @@ def forget(
     container = Container(settings=settings)
     removed, pieces, archived, problem, waiting = RemovedCounts(), 0, 0, None, 0
     with opened(settings) as store:
-        whom = _find_subject(settings, store, client, session, principal)
+        whom = _find_subject(container, store, client, session, principal)
         subject = f"the {whom.whose.value} {printable(client or whom.key) or 'without a name'}"
         known = store.count_erasable(whom)
         if whom.whose is ErasureScope.PRINCIPAL:  # only principals have knowledge
@@ -215,9 +216,9 @@ def forget(
                 with container.knowledge() as knowledge:
                     pieces = knowledge.forget_owner(whom.key)
         sessions = _list_erased(store)
-    dropped = _drop_shared(settings, sessions)
+    dropped = _drop_shared(container, settings, sessions)
     if is_known:
-        archived, problem = _erase_archived(settings, whom, sessions)
+        archived, problem = _erase_archived(container, whom, sessions) if settings.clickhouse.url else (0, None)
         waiting = sum(spool.records for spool in survey(*container.spool_paths()))
     elif not dropped:
         raise RiglmError(
@@ -248,20 +249,18 @@ def _format_pieces(pieces: int) -> str:
 
 
 def _find_subject(
-    settings: Settings, store: AnalyticsPort, client: str | None, session: str | None, principal: str | None
+    container: Container, store: AnalyticsPort, client: str | None, session: str | None, principal: str | None
 ) -> ErasureRequest:
-    def request(whose: ErasureScope, key: str) -> ErasureRequest:
-        return ErasureRequest(whose=whose, key=key, at=time.time())
-
+    request = partial(ErasureRequest, at=time.time())
     if session is not None:
-        return request(ErasureScope.SESSION, _find_session_id(store, session))
+        return request(whose=ErasureScope.SESSION, key=_find_session_id(store, session))
     if not client and not principal:
-        return request(ErasureScope.PRINCIPAL, "")
-    hasher = Container(settings=settings).hasher()
+        return request(whose=ErasureScope.PRINCIPAL, key="")
     whose, given = (ErasureScope.CLIENT, client) if client else (ErasureScope.PRINCIPAL, principal or "")
-    named = request(whose, hasher.client_name(given) if client else hasher.principal(given))
+    hasher = container.hasher()
+    named = request(whose=whose, key=hasher.client_name(given) if client else hasher.principal(given))
     if is_hash(given) and not store.count_erasable(named).total:
-        return request(whose, given)
+        return request(whose=whose, key=given)
     return named
 
 
@@ -284,12 +283,9 @@ def _list_erased(store: AnalyticsPort) -> Sequence[UUID]:
 
 
 def _erase_archived(
-    settings: Settings, whom: ErasureRequest, sessions: Sequence[UUID]
+    container: Container, whom: ErasureRequest, sessions: Sequence[UUID]
 ) -> tuple[int, RiglmError | None]:
     """Remove what ClickHouse has of a subject, and of erased sessions; return their number and what prevented it."""
-    if settings.clickhouse.url is None:
-        return 0, None
-    container = Container(settings=settings)
     try:
         with container.clickhouse(timeout_seconds=_ARCHIVE_SECONDS) as archive:
             return archive.erase(whom, sessions, container.hasher().client_name), None
@@ -297,11 +293,10 @@ def _erase_archived(
         return 0, error
 
 
-def _drop_shared(settings: Settings, sessions: Sequence[UUID]) -> int:
+def _drop_shared(container: Container, settings: Settings, sessions: Sequence[UUID]) -> int:
     """Remove the sessions that Redis keeps for other processes, or report when they expire; return how many existed."""
     if settings.state.kind == "memory" or not sessions:
         return 0
-    container = Container(settings=settings)
     secret = container.hasher().derived_key("shared state")
 
     async def drop() -> int:

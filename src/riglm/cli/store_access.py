@@ -206,16 +206,14 @@ def is_there(file: Path) -> bool:
         file.lstat()
     except FileNotFoundError:
         place = next(parent for parent in file.absolute().parents if parent.exists())
-        if not os.access(place, os.W_OK | os.X_OK):
-            raise _unusable(file, f"{place} is not writable") from None
-        return False
+        if os.access(place, os.W_OK | os.X_OK):
+            return False
+        reason = f"{place} is not writable"
     except OSError as error:
-        raise _unusable(file, error.strerror) from None
-    return True
-
-
-def _unusable(file: Path, reason: str | None) -> AnalyticsUnavailableError:
-    return AnalyticsUnavailableError(
+        reason = str(error.strerror)
+    else:
+        return True
+    raise AnalyticsUnavailableError(
         f"the data directory {file.parent} cannot be used ({reason}) — fix: make it a directory that you may write "
         "in, or name another in RIGLM_DATA_DIR or storage.path"
     )

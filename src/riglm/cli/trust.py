@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -134,11 +135,13 @@ def import_file(
     settings = settings_of(config)
     container = Container(settings=settings)
     spooled = container.spooled_pins()
+    now = time.time()
+    unseen = partial(ToolPin, digest="", definition=b"", seen_digest="", seen=b"", pinned_at=now, seen_at=now)
     with container.analytics() as store:
         pins = merge_pins(store.list_tool_pins(), spooled)
         known = {(pin.server, pin.name): pin for pin in pins if pin.server in approved}
         wanted = [
-            replace(known.get((server, name)) or _create_pin(server, name), digest=digest, definition=b"")
+            replace(known.get((server, name)) or unseen(server=server, name=name), digest=digest, definition=b"")
             for server, digests in approved.items()
             for name, digest in digests.items()
         ]
@@ -266,10 +269,3 @@ def _read_approvals(file: Path) -> dict[str, dict[str, str]]:
             f"{file}: {printable(place)}: {first['msg']} — fix: use a file of `riglm trust export`"
         ) from error
     return {name: one.tools for name, one in read.servers.items()}
-
-
-def _create_pin(server: str, name: str) -> ToolPin:
-    now = time.time()
-    return ToolPin(
-        server=server, name=name, digest="", definition=b"", seen_digest="", seen=b"", pinned_at=now, seen_at=now
-    )
