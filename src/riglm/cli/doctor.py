@@ -94,7 +94,11 @@ def doctor(
         limit = _PROBES * deadline + _MIN_SECONDS
         looking = run_checks(checks, only=only or list(DoctorSection), seconds=limit, on_done=lambda: advance(1))
         findings = asyncio.run(looking)
-    clean = Redactor(_secrets(each.configuration.settings for each in subjects if each.configuration))
+    configured = (each.configuration.settings for each in subjects if each.configuration)
+    secrets = [secret for settings in configured for secret in secrets_to_hide(settings)]
+    # A server may quote what it was given, by riglm or by the environment.
+    secrets += [value for name, value in os.environ.items() if sounds_secret(name) and holds_secret(name, value)]
+    clean = Redactor(secrets)
     findings = [replace(each, place=clean(each.place), what=clean(each.what), fix=clean(each.fix)) for each in findings]
     if as_json:
         counts = {severity.value: sum(each.severity is severity for each in findings) for severity in Severity}
@@ -320,9 +324,3 @@ def _check_store_files(settings: Settings) -> Iterable[Finding]:
         is_writable=is_writable(file.parent),
         shared_mode=shared_mode,
     )
-
-
-def _secrets(known: Iterable[Settings]) -> tuple[str, ...]:
-    """Return what no finding may show: a server may quote what it was given, by riglm or by the environment."""
-    of_environment = [value for name, value in os.environ.items() if sounds_secret(name) and holds_secret(name, value)]
-    return (*(secret for settings in known for secret in secrets_to_hide(settings)), *of_environment)

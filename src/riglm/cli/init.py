@@ -184,10 +184,9 @@ def _require_servers(names: Sequence[str], context: SetupContext, plans: Sequenc
 
 def _question(plans: Sequence[InstallPlan]) -> str:
     servers = sum(len(plan.moves) for plan in plans)
-    clients = format_count(len({plan.place.client for plan in plans}), "client")
-    if not servers:
-        return "Bring riglm's entry up to date?"
-    return f"Move {format_count(servers, 'server')} of {clients} behind riglm?"
+    clients = len({plan.place.client for plan in plans})
+    move = f"Move {format_count(servers, 'server')} of {format_count(clients, 'client')} behind riglm?"
+    return move if servers else "Bring riglm's entry up to date?"
 
 
 def _print_plans(

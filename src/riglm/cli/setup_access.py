@@ -255,7 +255,8 @@ def _size(rewriting: FileChange) -> int:
 
 def _difference(rewriting: FileChange, cover: Callable[[str], str]) -> list[str]:
     """The lines that change, with those around them; only these are looked through for secrets: files can be large."""
-    before, after = (_text(content).splitlines() for content in (rewriting.before, rewriting.after))
+    contents = (rewriting.before or b"", rewriting.after or b"")
+    before, after = (content.decode("utf-8-sig", "replace").splitlines() for content in contents)
     same, last = _same(before, after), _same(before[::-1], after[::-1])
     start = max(0, same - _CONTEXT)
     end = max(0, min(last, len(before) - same, len(after) - same) - _CONTEXT)
@@ -276,10 +277,6 @@ def _same(some: Sequence[str], others: Sequence[str]) -> int:
 def _style(line: str) -> str:
     mark = line.strip()[:1]
     return {"+": "green", "-": "red", "…": "dim"}.get(mark if line[4:5] == mark else "", "")
-
-
-def _text(content: bytes | None) -> str:
-    return (content or b"").decode("utf-8-sig", "replace")
 
 
 _STRING: Final = r'"(?:\\.|[^"\\\n])*"' + r"|'[^'\n]*'"
