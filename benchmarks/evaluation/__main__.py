@@ -42,6 +42,7 @@ from benchmarks.evaluation.retrieval import (
     prepare,
 )
 from benchmarks.evaluation.sequences import evaluate_sequences, read_sessions
+from riglm.application.prediction.prediction_settings import prediction_settings
 from riglm.application.reports.report import cost_rows
 from riglm.cli.store_access import read_settings
 from riglm.container import Container
@@ -105,7 +106,7 @@ def sequences(given: argparse.Namespace, embedder: EmbedderPort) -> Rows:
 def cost(given: argparse.Namespace) -> Rows:
     settings, sizes = read_settings(None), CODING_AGENT if given.coding_agent else DEFAULT_SIZES
     rules, prices = settings.filtering, settings.prices.prices()
-    strategy = Container().prediction_settings(settings).strategy
+    strategy = prediction_settings(settings).strategy
     for directory in find_sets(given.data, given.sets, side=given.side, file="sessions.jsonl"):
         found = read_cost_set(directory, side=given.side, max_tools=given.tools)
         if len(found.sessions) > given.learn:

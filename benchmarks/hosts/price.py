@@ -27,7 +27,7 @@ from rich.table import Table
 from benchmarks.evaluation.cost import CostSet, ReplayedClient, evaluate_cost, read_cost_set
 from benchmarks.evaluation.dataset import DatasetError, find_sets
 from benchmarks.hosts.rows import HOSTS, Host, Loading
-from riglm.container import Container
+from riglm.application.prediction.prediction_settings import prediction_settings
 from riglm.domain.client_support import CLIENTS, choose_surface, no_tool_search
 from riglm.domain.exposure import Surface
 from riglm.domain.list_plan import Prices
@@ -102,7 +102,7 @@ def price_group(group: HostGroup, found: CostSet, prices: Prices, learn: int, ju
             found,
             settings.filtering,
             prices,
-            Container().prediction_settings(settings).strategy,
+            prediction_settings(settings).strategy,
             learn=learn,
             judge=judge,
             client=group.client,

@@ -192,19 +192,18 @@ class Container(DeclarativeContainer):
         lazy("adapters.embedding.embedders:build_embedders"), given.embedder,
         Factory(lazy("adapters.analytics.vectors:SqlVectors"), store_url, timeout=given.storage.timeout)
     )
-    select_predictor = Call(lazy("adapters.prediction:select_predictor"))
-    make_predictor = lazy("application.prediction.prediction_settings:make_predictor")
-    predictor: Provider["PredictorPort"] = Factory(make_predictor, given.predictor, select=select_predictor.provider)
-    prediction_settings: Provider["PredictionSettings"] = Factory(
-        lazy("application.prediction.prediction_settings:prediction_settings"), select=select_predictor.provider
+    predictor: Provider["PredictorPort"] = Factory(
+        lazy("application.prediction.prediction_settings:make_predictor"), given.predictor
     )
-    _first_prediction_settings = Singleton(prediction_settings, settings)
+    prediction_settings: Provider["PredictionSettings"] = Singleton(
+        lazy("application.prediction.prediction_settings:prediction_settings"), settings
+    )
     overrides: Provider["Overrides"] = Singleton(
         lazy("application.filtering.active_rules:Overrides"), store_worker, choices.provider
     )
     warm_sets: Provider["WarmSets"] = Singleton(
         lazy("application.prediction.warm_sets:WarmSets"), store_worker, estimating_worker, choices.provider,
-        _first_prediction_settings, owners.provided.server_of
+        prediction_settings, owners.provided.server_of
     )
     prediction_state = Factory(
         lazy("application.prediction.prediction_state:PredictionState"), worker=prediction_worker,
@@ -219,7 +218,7 @@ class Container(DeclarativeContainer):
     )
     prediction: Singleton["PredictionService"] = Singleton(
         lazy("application.prediction.prediction_service:PredictionService"), prediction_worker,
-        prediction_state.provider, owners, _embedder_status, _first_prediction_settings,
+        prediction_state.provider, owners, _embedder_status, prediction_settings,
         timeout_seconds=prediction_timeout, meter=metrics
     )
 

@@ -4,8 +4,6 @@ from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.application.control.configuration import ReloadHandler, reload_filtering, reload_prediction, reload_value
 from riglm.application.sessions.registry import identification_settings
 from riglm.container import Container
-from riglm.domain.schemas.settings import Settings
-from riglm.ports.predictor import PredictorPort
 
 
 def create_reload_handlers(container: Container) -> list[ReloadHandler]:
@@ -18,6 +16,8 @@ def create_reload_handlers(container: Container) -> list[ReloadHandler]:
         reload_value(lambda new: new.retention, lambda retention: maintenance.keep(retention.expiry)),
     ]
     if container.settings().intercepts_lists:
+        from riglm.application.prediction.prediction_settings import make_predictor, prediction_settings  # noqa: PLC0415
+
         filtering, middleware = container.filtering(), container.filter_middleware()
 
         def learned_anew() -> None:
@@ -27,8 +27,8 @@ def create_reload_handlers(container: Container) -> list[ReloadHandler]:
         container.prediction().on_reload(learned_anew)
         handlers += [
             reload_filtering(filtering, middleware.reconfigured),
-            reload_prediction(container.prediction(), container.prediction_settings, _make_predictor),
-            reload_value(container.prediction_settings, container.warm_sets().follow),
+            reload_prediction(container.prediction(), prediction_settings, lambda new: make_predictor(new.predictor)),
+            reload_value(prediction_settings, container.warm_sets().follow),
         ]
     voice = container.voice()
     if voice is not None:
@@ -40,7 +40,3 @@ def create_reload_handlers(container: Container) -> list[ReloadHandler]:
             reload_value(lambda new: (new.logging.level, (*known, *new.secrets())), lambda given: logs.follow(*given))
         )
     return handlers
-
-
-def _make_predictor(settings: Settings) -> PredictorPort:
-    return Container(settings=settings).predictor()

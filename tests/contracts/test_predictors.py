@@ -4,7 +4,7 @@ from importlib.metadata import entry_points
 
 import pytest
 
-from riglm.adapters.prediction import counts, select_predictor
+from riglm.adapters.prediction import counts
 from riglm.ports.predictor import PREDICTORS, PredictorPort
 from riglm.testing.predictor import PredictorContract
 
@@ -20,7 +20,7 @@ class TestInstalledPredictors(PredictorContract):
     @pytest.fixture
     def predictor(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> PredictorPort:
         monkeypatch.setattr(counts, "_MAX_ROWS", 320)
-        return select_predictor(kind)
+        return PREDICTORS.make(kind)
 
 
 def test_each_strategy_of_the_handbook_is_installed():
@@ -29,4 +29,4 @@ def test_each_strategy_of_the_handbook_is_installed():
 
 def test_each_entry_point_names_a_class_with_defaults_for_all_options():
     for point in entry_points(group=PREDICTORS.group):
-        assert isinstance(select_predictor(point.name), point.load())
+        assert isinstance(PREDICTORS.make(point.name), point.load())

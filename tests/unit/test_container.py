@@ -79,12 +79,7 @@ def test_every_provider_gives_what_it_is_annotated_with(store, sections):
     unreachable = {"choices"} if store == "postgresql" else set()
     unused = set() if sections else {"state", "shared_learning", "clickhouse", "clickhouse_spool"}
     unused |= set() if sections else {"clickhouse_spool_path"}
-    arguments = {
-        "client_name": ("name",),
-        "prediction_settings": (settings,),
-        "prediction_state": (container.prediction_settings(settings), lambda job: job()),
-        "select_predictor": ("hybrid", {}),
-    }
+    arguments = {"client_name": ("name",), "prediction_state": (container.prediction_settings(), lambda job: job())}
     for name, provider in container.providers.items():
         if name in unreachable | unused or name.startswith("_") or isinstance(provider, providers.ProvidedInstance):
             continue

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -27,8 +27,7 @@ def select_embedder(provider: str, options: Mapping[str, Any] | None = None) -> 
         ConfigurationError: nothing of this name is installed, it cannot be loaded, it is no embedder, or it does not
             take the options.
     """
-    made = cast("EmbedderPort", EMBEDDERS.make(provider, options, own=OWN_PROVIDERS))
-    return PluggedEmbedder(made, provider)
+    return PluggedEmbedder(EMBEDDERS.make(provider, options, own=OWN_PROVIDERS), provider)
 
 
 class PluggedEmbedder(EmbedderPort):

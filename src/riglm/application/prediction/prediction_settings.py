@@ -4,7 +4,7 @@ import json
 import logging
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeVar
@@ -13,7 +13,7 @@ from riglm.application.worker import Worker
 from riglm.domain.prediction import Prediction, PredictionInput, Scores
 from riglm.domain.schemas.section import OWN_KINDS, PredictorSettings
 from riglm.domain.schemas.settings import Settings
-from riglm.ports.predictor import PredictorPort
+from riglm.ports.predictor import PREDICTORS, PredictorPort
 
 LearningScope = Literal["principal", "tenant", "instance"]
 """Who learns from whom: each principal for itself, or all who use this riglm together."""
@@ -158,35 +158,30 @@ def _numbers(values: Any, count: int) -> Scores:
     return numbers.astype(np.float64)
 
 
-SelectPredictor = Callable[[str, Mapping[str, Any]], PredictorPort]
-"""Makes the predictor of a kind with its options."""
-
 MAKING_SECONDS: Final = 3.0
 """How long a plug-in may take to be made: a list waits for five seconds until a strategy is made and has learned."""
 
 _FALLBACK: Final = "hybrid"
 
 
-def prediction_settings(settings: Settings, *, select: SelectPredictor) -> PredictionSettings:
+def prediction_settings(settings: Settings) -> PredictionSettings:
     """Return the settings of prediction from a configuration."""
     return PredictionSettings(
-        strategy=make_strategy(settings.predictor, select=select),
+        strategy=make_strategy(settings.predictor),
         scope=settings.learning.scope,
         most_pairs=settings.learning.max_pairs,
         period=settings.filtering.period,
     )
 
 
-def make_strategy(chosen: PredictorSettings, *, select: SelectPredictor) -> Strategy:
+def make_strategy(chosen: PredictorSettings) -> Strategy:
     """Return the configured strategy; its faults are logged once for all predictors that it makes."""
     reported = set[str]()
     key = json.dumps([chosen.kind, chosen.options], sort_keys=True, default=str)
-    return Strategy(name=chosen.kind, key=key, make=lambda: _make_or_replace(chosen, select, reported))
+    return Strategy(name=chosen.kind, key=key, make=lambda: _make_or_replace(chosen, reported))
 
 
-def make_predictor(
-    chosen: PredictorSettings, *, select: SelectPredictor, reported: set[str] | None = None
-) -> PredictorPort:
+def make_predictor(chosen: PredictorSettings, *, reported: set[str] | None = None) -> PredictorPort:
     """Return the configured predictor; a plug-in is isolated, with a fallback.
 
     `reported` are its faults that were logged before.
@@ -194,10 +189,10 @@ def make_predictor(
     Raises:
         ConfigurationError: there is none of this kind, or it does not take its options.
     """
-    predictor = select(chosen.kind, chosen.options)
+    predictor: PredictorPort = PREDICTORS.make(chosen.kind, chosen.options)
     if type(predictor).__module__.startswith("riglm.adapters."):
         return predictor
-    return _isolated(predictor, select, reported)
+    return _isolated(predictor, reported)
 
 
 class _UnavailablePredictor:
@@ -213,19 +208,19 @@ class _UnavailablePredictor:
         raise self._error
 
 
-def _make_or_replace(chosen: PredictorSettings, select: SelectPredictor, reported: set[str]) -> PredictorPort:
+def _make_or_replace(chosen: PredictorSettings, reported: set[str]) -> PredictorPort:
     """Return a predictor; the fallback answers in place of a plug-in that cannot be made, or not in time."""
     if chosen.kind in OWN_KINDS:
-        return make_predictor(chosen, select=select)
+        return make_predictor(chosen)
     worker = Worker("riglm-predictor-making")
     worker.start()
-    making = worker.submit(lambda: make_predictor(chosen, select=select, reported=reported))
+    making = worker.submit(lambda: make_predictor(chosen, reported=reported))
     worker.submit(worker.stop)
     try:
         return making.result(MAKING_SECONDS)
     except Exception as error:  # noqa: BLE001  # of a plug-in
-        return _isolated(_UnavailablePredictor(error), select, reported)
+        return _isolated(_UnavailablePredictor(error), reported)
 
 
-def _isolated(predictor: PredictorPort, select: SelectPredictor, reported: set[str] | None) -> PredictorPort:
-    return IsolatedPredictor(predictor, select(_FALLBACK, {}), fallback=_FALLBACK, reported=reported)
+def _isolated(predictor: PredictorPort, reported: set[str] | None) -> PredictorPort:
+    return IsolatedPredictor(predictor, PREDICTORS.make(_FALLBACK), fallback=_FALLBACK, reported=reported)

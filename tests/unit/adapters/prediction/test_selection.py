@@ -5,7 +5,6 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from riglm.adapters.prediction import select_predictor
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.section import OWN_KINDS
 from riglm.ports import predictor
@@ -50,19 +49,19 @@ def test_the_kinds_that_come_with_riglm_are_the_ones_that_it_registers():
 
 
 def test_options_reach_the_constructor():
-    assert select_predictor("hybrid", {"without": ["words"]})
+    assert PREDICTORS.make("hybrid", {"without": ["words"]})
 
 
 def test_an_unknown_kind_is_told_what_there_is():
     with pytest.raises(
         ConfigurationError, match=r"predictor\.kind: unknown predictor 'crystal' — fix: one of .*hybrid"
     ):
-        select_predictor("crystal")
+        PREDICTORS.make("crystal")
 
 
 def test_unknown_options_are_named():
     with pytest.raises(ConfigurationError, match=r"predictor\.options: 'server' does not take \{'depth': 3\}"):
-        select_predictor("server", {"depth": 3})
+        PREDICTORS.make("server", {"depth": 3})
 
 
 @pytest.mark.usefixtures("strangers")
@@ -78,5 +77,5 @@ def test_unknown_options_are_named():
 )
 def test_what_is_wrong_with_a_strangers_predictor_is_said(kind: str, said: str):
     with pytest.raises(ConfigurationError, match=said) as caught:
-        select_predictor(kind)
+        PREDICTORS.make(kind)
     assert kind in str(caught.value)

@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from uuid import uuid4
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.adapters.prediction import select_predictor
 from riglm.application.owners import ToolOwners
 from riglm.application.prediction.prediction_service import PredictionService
 from riglm.application.prediction.prediction_settings import PredictionSettings, Strategy
@@ -18,6 +17,7 @@ from riglm.domain.invocation import DiscoveryMethod, ToolInvocation
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.tool import read_catalog
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
+from riglm.ports.predictor import PREDICTORS
 from tests.stores.memory import InMemoryAnalytics
 from tests.waiting import WAIT_SECONDS
 
@@ -122,7 +122,7 @@ class Stage:
         self.now = NOON
         self.scope = options.pop("scope", "principal")
         self.options = {"timeout_seconds": 5.0, **options}
-        self.make_predictor = lambda: select_predictor("hybrid")
+        self.make_predictor = lambda: PREDICTORS.make("hybrid")
         self.put = []
 
     @contextlib.asynccontextmanager

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction import select_predictor
 from riglm.application.prediction.calibration import MAX_LEARNED_TOOLS, LearnedSessions
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.domain.learning import MAX_TOOLS, SessionUse, WarmSetKey
 from riglm.domain.prediction import Prediction
-from riglm.ports.predictor import PredictorPort
+from riglm.ports.predictor import PREDICTORS, PredictorPort
 
 TOOLS = tuple(f"files__tool{number:02}" for number in range(30))
 
@@ -54,7 +53,7 @@ def test_a_tool_that_the_strategy_is_certain_of_has_probability_one():
 @pytest.mark.parametrize("kind", ["frequency", "hybrid", "cooccurrence"])
 def test_six_sessions_give_about_the_shares_of_them(kind):
     sessions = [a_use(TOOLS[0], *TOOLS[1 : 1 + number % 2], *[TOOLS[2]] * (number == 3)) for number in range(6)]
-    usage, _ = estimated(select_predictor(kind), *sessions)
+    usage, _ = estimated(PREDICTORS.make(kind), *sessions)
     shares = [usage.probabilities[tool] for tool in TOOLS]
     assert shares[:3] == pytest.approx([1.0, 0.5, 1 / 6], abs=0.2)
     assert shares[0] > shares[1] > shares[2] > max(shares[3:])

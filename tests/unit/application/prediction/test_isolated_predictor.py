@@ -2,15 +2,15 @@
 
 import threading
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from riglm.adapters.prediction import select_predictor
 from riglm.application.prediction.prediction_settings import IsolatedPredictor, make_strategy
 from riglm.domain.prediction import Prediction, PredictionInput
 from riglm.domain.schemas.section import PredictorSettings
-from riglm.ports.predictor import PredictorPort
+from riglm.ports.predictor import PREDICTORS, PredictorPort
 from tests.waiting import WAIT_SECONDS
 
 SITUATION = PredictionInput(candidates=("a", "b"))
@@ -135,15 +135,16 @@ def test_the_thread_of_a_predictor_that_nobody_has_any_more_ends(instead):
 def test_a_fallback_answers_for_a_plug_in_that_cannot_be_made_and_is_named_once(monkeypatch, caplog, is_hanging):
     go = threading.Event()
 
-    def select(kind, options):
+    def make(kind, options=None):
         if kind != "strange":
-            return select_predictor(kind, options)
+            return PREDICTORS.make(kind, options)
         if is_hanging:
             assert go.wait(WAIT_SECONDS)
         raise OSError("the device is busy")
 
     monkeypatch.setattr("riglm.application.prediction.prediction_settings.MAKING_SECONDS", 0.05)
-    strategy = make_strategy(PredictorSettings.model_construct(kind="strange", options={}), select=select)
+    monkeypatch.setattr("riglm.application.prediction.prediction_settings.PREDICTORS", SimpleNamespace(make=make))
+    strategy = make_strategy(PredictorSettings.model_construct(kind="strange", options={}))
     asked = PredictionInput(candidates=("read", "write"))
     for _ in range(2):
         predictor = strategy.make()
