@@ -220,9 +220,8 @@ def install(directory: Path, timeout: float, packages: Sequence[str] = PACKAGES)
 
 def bundled_servers() -> dict[str, dict[str, Any]]:
     """Return the bundled servers in the shape of `mcpServers`."""
-    arguments = ["-m", "riglm.demo.server"]
     names = json.loads(DEFINITIONS.read_text("utf-8"))
-    return {name: {"command": sys.executable, "args": [*arguments, name]} for name in names}
+    return {name: {"command": sys.executable, "args": ["-m", "riglm.demo.server", name]} for name in names}
 
 
 def npm_servers(programs: Path, directory: Path) -> dict[str, dict[str, Any]]:

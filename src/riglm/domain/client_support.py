@@ -187,7 +187,8 @@ def no_tool_search(client: ClientInfo, environment: Mapping[str, str]) -> str:
     if _is_set(environment, "CLAUDE_CODE_USE_VERTEX"):
         return "CLAUDE_CODE_USE_VERTEX is set"
     url = environment.get("ANTHROPIC_BASE_URL", "").strip()
-    if url and not _FIRST_PARTY.fullmatch(_host(url)) and _version(client.version) < _IGNORES_BASE_URL:
+    version = tuple(map(int, re.findall(r"\d{1,9}", client.version)[:3]))
+    if url and not _FIRST_PARTY.fullmatch(_host(url)) and version < _IGNORES_BASE_URL:
         return "ANTHROPIC_BASE_URL is not Anthropic's"
     return ""
 
@@ -201,10 +202,6 @@ def _host(url: str) -> str:
 
 def _is_set(environment: Mapping[str, str], name: str) -> bool:
     return environment.get(name, "").strip().lower() not in {"", "0", "false", "no", "off"}
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(map(int, re.findall(r"\d{1,9}", text)[:3]))
 
 
 class ChosenSurface(NamedTuple):

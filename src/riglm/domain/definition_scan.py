@@ -350,12 +350,6 @@ def _find_meanings(text: str) -> Mapping[ScanRule, str]:
     return _find_in_short(text) if len(text) <= _MAX_SHORT else _find_in(text)
 
 
-@lru_cache(maxsize=8192)
-def _find_in_short(text: str) -> Mapping[ScanRule, str]:
-    """Return the same; names and keywords occur in many tools."""
-    return _find_in(text)
-
-
 def _find_in(text: str) -> Mapping[ScanRule, str]:
     decoded = _decoded(text)
     plain = plain_spelling(decoded)
@@ -372,6 +366,9 @@ def _find_in(text: str) -> Mapping[ScanRule, str]:
         if match is not None:
             found[rule] = match
     return found
+
+
+_find_in_short: Final = lru_cache(maxsize=8192)(_find_in)  # names and keywords occur in many tools
 
 
 def _first(rule: ScanRule, readings: Iterable[str]) -> str | None:

@@ -333,13 +333,12 @@ def selected(
 
 
 def floor_for(request: SnippetQuery, thoughts: Sequence[SnippetCandidate], graph: Sequence[SnippetCandidate]) -> float:
-    """The floor, lowered just so far that each wanted source with candidates gives one, and never below the least.
+    """The floor, lowered just so far that each source with candidates gives one, and never below the least.
 
     Of one place there is nothing to share: then it is lowered only where no source gives one, and for the best of all.
     Where no candidate reaches even the least one, that is the floor.
     """
-    wanted = ((graph, request.wants_graph), (thoughts, request.wants_thoughts))
-    best = [max(each.score for each in source) for source, is_wanted in wanted if source and is_wanted]
+    best = [max(each.score for each in source) for source in (graph, thoughts) if source]
     least = min(request.floor, request.min_floor)
     reachable = [score for score in best if score >= least]
     if not reachable:

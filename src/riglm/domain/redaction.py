@@ -1,7 +1,7 @@
 """Secrets in text: found, and redacted."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -246,9 +246,9 @@ def urls_in(text: str) -> list[str]:
     return ["x" + rest for rest in re.findall(_URL, text)]
 
 
-def cover_urls(text: str) -> str:
-    """The text with its URLs as `mask_address` shows them."""
-    return re.sub(_URL, lambda found: mask_address("x" + found.group()).removeprefix("x"), text)
+def cover_urls(text: str, mask: Callable[[str], str] = mask_address) -> str:
+    """The text with its URLs as `mask` shows them."""
+    return re.sub(_URL, lambda found: mask("x" + found.group()).removeprefix("x"), text)
 
 
 def mask_options(options: Any) -> Any:
@@ -331,8 +331,7 @@ class Redactor:
         """The text without its secrets."""
         if self._known is not None:
             text = self._known.sub(MASK, text)
-        text = re.sub(_URL, lambda found: mask_url("x" + found.group()).removeprefix("x"), text)
-        return re.sub(_CREDENTIAL, rf"\g<1>{MASK}", text)
+        return re.sub(_CREDENTIAL, rf"\g<1>{MASK}", cover_urls(text, mask_url))
 
 
 RUNNERS: Final = re.compile(r"npx|bunx|uvx|pipx|npm|pnpm|yarn|bun|deno|uv|node|python[\d.]*|docker|podman")
