@@ -10,14 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from riglm.application.worker import run_in_daemon_thread
-from riglm.domain.errors import (
-    AnalyticsUnavailableError,
-    ConfigurationError,
-    ConflictError,
-    ControlUnavailableError,
-    FieldError,
-    InvalidInputError,
-)
+from riglm.domain import errors
 from riglm.domain.redaction import Redactor
 from riglm.domain.schemas.changes import (
     KeyPath,
@@ -90,7 +83,7 @@ def reload_filtering(filtering: "FilteringService", notify: Callable[[], None]) 
             known = set(before.filtering.contradictions)
             for name in rules.contradictions:
                 if name not in known:
-                    raise ConfigurationError(
+                    raise errors.ConfigurationError(
                         f"filtering.allowlist: {name!r} is in filtering.denylist as well — fix: keep it in one of them"
                     )
             return filtering.prepared(rules, after.predictor.kind, after.prices.prices())
@@ -129,14 +122,14 @@ def reload_prediction(
             except BaseException as error:  # a plug-in may even try to exit
                 reason = type(error).__name__
                 message = f"predictor.kind: {kind!r} cannot be loaded ({reason}) — fix: choose another kind"
-                raise ConfigurationError(message) from error
+                raise errors.ConfigurationError(message) from error
 
         if is_other or (_predicts(after) and not _predicts(before)):
             try:
                 await run_aside(make, PROVING_SECONDS)
             except TimeoutError:
                 what = f"predictor.kind: {kind!r} was not made within {PROVING_SECONDS:g} s"
-                raise ConfigurationError(f"{what} — fix: a different server") from None
+                raise errors.ConfigurationError(f"{what} — fix: a different server") from None
         planned = plan(after)
         return lambda: prediction.follow(planned, reload=is_other)
 
@@ -233,7 +226,7 @@ class LiveConfiguration:
     async def _put(self, document: Mapping[str, Any], expected_version: int | None) -> RedactedConfiguration:
         async with self._lock:
             if expected_version not in {None, self._version}:
-                raise ConflictError(
+                raise errors.ConflictError(
                     f"the configuration is at version {self._version}, not {expected_version} any more — fix: read it "
                     "again, and change what it is now"
                 )
@@ -253,8 +246,8 @@ class LiveConfiguration:
                 rows = {key: value for key, value in stored.items() if value != self._stored.get(key, _MISSING)}
                 try:
                     await run_aside(lambda: self._save(rows), _STORE_SECONDS)
-                except (AnalyticsUnavailableError, TimeoutError) as error:
-                    raise ControlUnavailableError("the change cannot be stored now: try again later") from error
+                except (errors.AnalyticsUnavailableError, TimeoutError) as error:
+                    raise errors.ControlUnavailableError("the change cannot be stored now: try again later") from error
                 self._stored = stored
                 self._commit(commits, after, differences)
             return self.shown()
@@ -270,7 +263,7 @@ class LiveConfiguration:
         try:
             after = merge_changes(self._start, read_changes(stored, self._start, self._fixed))
             commits = await self._prepare(before, after)
-        except InvalidInputError as error:
+        except errors.InvalidInputError as error:
             _log.error("%s — the changed settings are not applied; `riglm config reset` removes them", error)
         else:
             self._commit(commits, after, find_differences(before, after))
@@ -279,18 +272,18 @@ class LiveConfiguration:
         late = [path for path in paths if not is_changeable(path, self._start)]
         if late:
             detail = "this key is read at the start only — fix: set it in riglm.yaml, and restart riglm"
-            raise InvalidInputError(*(FieldError(path=".".join(path), detail=detail) for path in late))
+            raise errors.InvalidInputError(*(errors.FieldError(path=".".join(path), detail=detail) for path in late))
         if fixed := ", ".join(".".join(path) for path in paths if path in self._fixed):
-            raise ConflictError(
+            raise errors.ConflictError(
                 f"{fixed}: set on the command line, which comes first — fix: start riglm without that option"
             )
 
     async def _prepare(self, before: Settings, after: Settings) -> list[Commit]:
         try:
             prepared = [await handler(before, after) for handler in self._handlers]
-        except ConfigurationError as error:
+        except errors.ConfigurationError as error:
             redact = Redactor((*before.secrets(), *after.secrets()))
-            raise InvalidInputError(*(_to_fault(redact(line)) for line in str(error).splitlines())) from None
+            raise errors.InvalidInputError(*(_to_fault(redact(line)) for line in str(error).splitlines())) from None
         return [commit for commit in prepared if commit is not None]
 
     @cached_property
@@ -318,8 +311,8 @@ def _has_effect(path: KeyPath, differences: Sequence[KeyPath]) -> bool:
     return any(path[: len(each)] == each[: len(path)] for each in differences)
 
 
-def _to_fault(line: str) -> FieldError:
+def _to_fault(line: str) -> errors.FieldError:
     """A line of an error that begins with the path that it is about."""
     path, colon, detail = line.partition(": ")
     is_path = bool(colon) and path.split(".")[0] in Settings.model_fields
-    return FieldError(path=path, detail=detail) if is_path else FieldError(path="", detail=line)
+    return errors.FieldError(path=path, detail=detail) if is_path else errors.FieldError(path="", detail=line)

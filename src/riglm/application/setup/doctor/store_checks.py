@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from riglm.application.setup.doctor.tool_checks import check_changed_tools
@@ -27,9 +26,7 @@ _BY_HAND: Final = "correct its command in the file"
 
 
 def check_recorded_client(
-    client: RecordedClient,
-    filtering: FilteringSettings,
-    by_client: Mapping[str, FilteringSettings] = MappingProxyType({}),
+    client: RecordedClient, filtering: FilteringSettings, by_client: Mapping[str, FilteringSettings]
 ) -> Finding:
     """Report which surface a recorded client gets, and how it handles a list that changes.
 

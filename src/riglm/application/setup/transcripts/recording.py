@@ -233,16 +233,12 @@ def record_sessions(
         waiting += records_of(session, is_example=place in examples)
         some.append(session)
         if len(waiting) >= RECORDS_BATCH_SIZE or session is ordered[-1]:
-            _store_records(store, waiting, some)
+            store.record_many(waiting)
+            for each in some:
+                there = {call.id for call in store.list_invocations(each.id)}
+                each.forgotten = sum(call.id not in there for call, _ in each.steps)
             advance(len(some))
             waiting, some = [], []
     if sessions:
         store.forget_warm_sets()  # or the lists of today would not know of it before tomorrow
     return fault
-
-
-def _store_records(store: AnalyticsPort, records: Sequence[Record], sessions: Sequence[TranscriptSession]) -> None:
-    store.record_many(records)
-    for session in sessions:
-        there = {call.id for call in store.list_invocations(session.id)}
-        session.forgotten = sum(call.id not in there for call, _ in session.steps)

@@ -31,7 +31,7 @@ def seen(name: str, era: str = "handshake") -> RecordedClient:
 def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_not_reach_it(
     client: str, era: str, filtering: dict[str, Any], severity: Severity, surface: str
 ) -> None:
-    found = check_recorded_client(seen(client, era), FilteringSettings(**filtering))
+    found = check_recorded_client(seen(client, era), FilteringSettings(**filtering), {})
     assert found.severity is severity
     assert f"surface: {surface}, because " in found.what
     assert bool(found.fix) is (severity is not Severity.OK)
@@ -39,7 +39,7 @@ def test_a_client_is_told_with_its_surface_and_warned_of_where_changes_do_not_re
 
 def test_it_says_why_claude_code_gets_a_short_list() -> None:
     client = replace(seen("claude-code", "modern"), no_tool_search="ENABLE_TOOL_SEARCH is false")
-    found = check_recorded_client(client, FilteringSettings())
+    found = check_recorded_client(client, FilteringSettings(), {})
     assert "surface: stable, because it may load every tool, since ENABLE_TOOL_SEARCH is false" in found.what
 
 
