@@ -43,13 +43,15 @@ class ClientResponseSink(Protocol):
         """A notification or request of the server that belongs to the request."""
 
     def primed(self, event: EventPosition) -> None:
-        """A place in the event stream without a message."""
+        """A place in the event stream without a message, for clients that can resume streams."""
+        return
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """The answer; nothing comes after it."""
 
     def interrupted(self) -> None:
-        """The stream ends here without an answer; the client will take it up again."""
+        """The stream ends here without an answer, for clients that can resume it."""
+        return
 
 
 class ForwardingSink(ClientResponseSink):

@@ -35,7 +35,8 @@ class OutboundRequest(Protocol):
         """A notification or request of the server that belongs to this request."""
 
     def primed(self, event: EventPosition) -> None:
-        """The server named a place in its event stream without a message."""
+        """The server named a place in its event stream without a message; said only where there are such streams."""
+        return
 
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         """The answer; `status` is the HTTP status it came with."""
@@ -45,6 +46,7 @@ class OutboundRequest(Protocol):
 
     def interrupted(self) -> None:
         """The server closed the stream before the answer; only said when `resumable`."""
+        return
 
 
 class ResumedStreamHandler(Protocol):

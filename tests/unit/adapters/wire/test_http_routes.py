@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from riglm.adapters.mcp.wire import dialing
-from riglm.adapters.mcp.wire.certificates import VARIABLES, create_ssl_context
+from riglm.adapters.mcp.wire.dialing import VARIABLES, create_ssl_context
 from riglm.adapters.mcp.wire.http_client import Target
 from tests.unit.adapters.wire.peers import OK, Caller, Script, answering, client_for, free_port, post, serving
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import jwt
 
 from riglm.adapters.mcp.downstream.http_server import WELL_KNOWN, Identity, Rejection
-from riglm.adapters.mcp.wire.certificates import create_httpx_context
+from riglm.adapters.mcp.wire.dialing import create_httpx_context
 from riglm.domain.access import bearer_token, is_loopback_origin, is_protected, is_same_issuer, issuer_spellings
 from riglm.domain.schemas.downstream import TokenIssuerSettings
 

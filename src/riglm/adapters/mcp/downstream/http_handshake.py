@@ -34,13 +34,7 @@ class _NullResponseSink(ClientResponseSink):
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         """Do nothing."""
 
-    def primed(self, event: EventPosition) -> None:
-        """Do nothing."""
-
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        """Do nothing."""
-
-    def interrupted(self) -> None:
         """Do nothing."""
 
 

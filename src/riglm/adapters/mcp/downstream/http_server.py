@@ -233,8 +233,8 @@ class RequestGuard:
         """
         if not self._allowed_origins.knows_host(headers.get(b"host", b"").decode("latin-1")):
             return Rejection(421, "Invalid Host header: add the name to downstream.allowed_hosts if it is yours")
-        origin = headers.get(b"origin")
-        if origin is not None and not self._knows_origin(origin.decode("latin-1")):
+        origin = headers[b"origin"].decode("latin-1") if b"origin" in headers else None
+        if origin is not None and not (self._allowed_origins.knows_origin(origin) or is_loopback_origin(origin)):
             return Rejection(403, "Invalid Origin header: add it to downstream.allowed_origins if it is yours")
         if anonymous or not self._needs_token:
             return ""
@@ -242,9 +242,6 @@ class RequestGuard:
         if principal is None:
             return Rejection(401, "A bearer token is required", (b"www-authenticate", b'Bearer realm="riglm"'))
         return principal
-
-    def _knows_origin(self, origin: str) -> bool:
-        return self._allowed_origins.knows_origin(origin) or is_loopback_origin(origin)
 
     def _known(self, authorization: bytes) -> str | None:
         """Return the principal of a token; all are compared, so that the time reveals nothing."""

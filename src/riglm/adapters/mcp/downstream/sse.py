@@ -33,15 +33,9 @@ class _Down(ClientResponseSink, ClientChannel):
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._events.put(encode_message(message))
 
-    def primed(self, event: EventPosition) -> None:
-        """Streams cannot be taken up again here."""
-
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._events.put(encode_message(message))
         self._answered()
-
-    def interrupted(self) -> None:
-        """Streams cannot be taken up again here; links know and never say this."""
 
     def push(self, message: Message, event: EventPosition | None = None) -> bool:
         self._events.put(encode_message(message))

@@ -243,9 +243,6 @@ class Lines(ClientResponseSink, ClientChannel):
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         self._write(message.line + b"\n")
 
-    def primed(self, event: EventPosition) -> None:
-        """Pipes have no places to name."""
-
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         if len(message.line) < _MIN_UNCOPIED_BYTES:
             self._write(message.line + b"\n")
@@ -253,9 +250,6 @@ class Lines(ClientResponseSink, ClientChannel):
             self._write(message.line)
             self._write(b"\n")
         self._on_reply()
-
-    def interrupted(self) -> None:
-        """Pipes cannot be taken up again; links know and never say this."""
 
     def push(self, message: Message, event: EventPosition | None = None) -> bool:
         self._write(message.line + b"\n")

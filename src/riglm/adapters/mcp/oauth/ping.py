@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from riglm.adapters.mcp.oauth.response_limit import UNCOMPRESSED, limit_response, refuse_redirect
 from riglm.adapters.mcp.oauth.token_requests import read_token_response, refusal_of
-from riglm.adapters.mcp.wire.certificates import create_httpx_context
+from riglm.adapters.mcp.wire.dialing import create_httpx_context
 from riglm.domain import protocol
 from riglm.domain.access import is_loopback, is_protected
 from riglm.domain.errors import RiglmError

@@ -5,7 +5,7 @@ from typing import Final
 
 import httpx2
 
-from riglm.adapters.mcp.wire.certificates import create_httpx_context
+from riglm.adapters.mcp.wire.dialing import create_httpx_context
 from riglm.domain.errors import RiglmError
 
 UNCOMPRESSED: Final = {"Accept-Encoding": "identity"}

@@ -272,13 +272,9 @@ def _post(account: Account, endpoint: str, form: Mapping[str, str], fix: str) ->
         headers["Authorization"] = f"Basic {base64.b64encode(credentials.encode()).decode()}"
     elif account.client_secret and account.auth_method == "client_secret_post":
         form["client_secret"] = account.client_secret
-
-    async def respond() -> httpx2.Response:
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
-            return await post_form(endpoint, form, _TIMEOUT_SECONDS, fix, headers)
-
+    posting = post_form(endpoint, form, _TIMEOUT_SECONDS, fix, headers)
     try:
-        response = asyncio.run(respond())
+        response = asyncio.run(asyncio.wait_for(posting, _TIMEOUT_SECONDS))
     except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
         raise RiglmError(f"{account.issuer} cannot be reached: {type(error).__name__}") from None
     return response.status_code, response.headers.get("content-type", ""), response.content

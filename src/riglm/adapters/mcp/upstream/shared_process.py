@@ -103,9 +103,6 @@ class SharedRequest(OutboundRequest):
     def related(self, message: Message, event: EventPosition | None = None) -> None:
         self.reply.related(message, event)
 
-    def primed(self, event: EventPosition) -> None:
-        """Channels have no places to name."""
-
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self.client_link.over(self)
         if message.error:
@@ -116,9 +113,6 @@ class SharedRequest(OutboundRequest):
         self.client_link.over(self)
         self.client_link.refused(self)
         self.reply.failed(kind, words)
-
-    def interrupted(self) -> None:
-        """Channels do not say this."""
 
 
 class SharedInitialize(OutboundRequest):
@@ -148,9 +142,6 @@ class SharedInitialize(OutboundRequest):
         for reply in self._replies[:1]:
             reply.related(message, event)
 
-    def primed(self, event: EventPosition) -> None:
-        """Channels have no places to name."""
-
     def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
         self._on_end()
         for reply in list(self._replies):
@@ -160,9 +151,6 @@ class SharedInitialize(OutboundRequest):
         self._on_end()
         for reply in list(self._replies):
             reply.failed(kind, words)
-
-    def interrupted(self) -> None:
-        """Channels do not say this."""
 
 
 _REFUSAL: Final = "Method not found: several clients share this server, and it is unknown which one is meant"

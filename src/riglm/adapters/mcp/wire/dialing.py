@@ -1,15 +1,52 @@
-"""Opening connections: addresses, patience with a server that is just starting, proxies, TLS."""
+"""Opening connections: addresses, patience with a server that is just starting, proxies, TLS and its authorities."""
 
 import asyncio
+import logging
+import os
 import re
 import socket
 import ssl
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, cast
 
-from riglm.adapters.mcp.wire.certificates import VARIABLES
 from riglm.adapters.mcp.wire.exchange import HttpClientError
 from riglm.adapters.mcp.wire.target import Target
+
+VARIABLES: Final = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+"""Each names a file with certificates, or a directory of them, to trust in addition to those of the system."""
+
+_log: Final = logging.getLogger("riglm.wire")
+
+
+def create_ssl_context(
+    context: ssl.SSLContext | None = None, environment: Mapping[str, str] = os.environ
+) -> ssl.SSLContext:
+    """Return a TLS context, by default that of the system, which also trusts the authorities in `VARIABLES`.
+
+    A file that cannot be read is logged and left out.
+    """
+    context = context or ssl.create_default_context()
+    paths = {environment.get(name, ""): name for name in VARIABLES}  # a file takes 50 ms, and all often name the same
+    for path, name in paths.items():
+        if not path:
+            continue
+        try:
+            if Path(path).is_dir():
+                context.load_verify_locations(capath=path)
+            else:
+                context.load_verify_locations(cafile=path)
+        except OSError as error:  # ssl.SSLError is one
+            _log.warning("certificates not loaded", extra={"variable": name, "path": path, "reason": str(error)})
+    return context
+
+
+def create_httpx_context() -> ssl.SSLContext:
+    """Return the TLS context for clients of httpx2, which on macOS and Windows uses the store of the system."""
+    import httpx2  # noqa: PLC0415  # a tenth of a second
+
+    return create_ssl_context(httpx2.create_ssl_context())
+
 
 BACK_OFF = (0.05, 0.1, 0.2, 0.4)
 """Seconds between attempts while the server refuses: most likely it is being restarted."""
@@ -39,22 +76,17 @@ class Dialer:
         place = target.origin if proxy is None else f"{target.origin} through the proxy {proxy.origin}"
         try:
             async with asyncio.timeout(self._connect_timeout):
-                await self._open(target, proxy, protocol)
+                context = await self._tls() if target.tls else None
+                if proxy is not None and context is not None:
+                    await self._tunnel(target, proxy, protocol, context)
+                else:
+                    await self._reach(proxy or target, lambda: protocol, context)
         except TimeoutError as error:
             message = f"{place} did not take the connection within {self._connect_timeout:g} s"
             raise HttpClientError(message, sent=False) from error
         except (OSError, ValueError) as error:
             hint = _PRIVATE_AUTHORITY if isinstance(error, ssl.SSLCertVerificationError) else ""
             raise HttpClientError(f"Cannot connect to {place}: {error}{hint}", sent=False) from error
-
-    async def _open(self, target: Target, proxy: Target | None, protocol: asyncio.Protocol) -> None:
-        context = await self._tls() if target.tls else None
-        if proxy is None:
-            await self._reach(target, lambda: protocol, context)
-        elif context is None:
-            await self._reach(proxy, lambda: protocol, None)
-        else:
-            await self._tunnel(target, proxy, protocol, context)
 
     async def _tls(self) -> ssl.SSLContext:
         async with self._making_context:

@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, cast
 
-from riglm.adapters.mcp.wire.certificates import create_ssl_context
-from riglm.adapters.mcp.wire.dialing import Dialer
+from riglm.adapters.mcp.wire.dialing import Dialer, create_ssl_context
 from riglm.adapters.mcp.wire.exchange import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.http_connection import HttpClientConnection
 from riglm.adapters.mcp.wire.target import Target, proxy_for
@@ -124,7 +123,13 @@ class Pool:
     async def _open_one(self) -> None:
         asked = self._waited
         connection = HttpClientConnection(self, self._max_header_bytes)
-        failure = await self._failure_to_open(connection)
+        failure: Exception | None = None
+        try:
+            await self._dial(connection)
+            if not connection.usable:
+                failure = ConnectionError("The server closed the connection as soon as it was open")
+        except Exception as error:  # noqa: BLE001 - any failure of a resolver or a TLS context fails those that wait
+            failure = error
         self._dials.discard(cast("asyncio.Task[None]", asyncio.current_task()))
         if failure is None:
             self._open.add(connection)
@@ -132,13 +137,6 @@ class Pool:
         else:
             self._give_up(failure, asked)
         self._dial_more()
-
-    async def _failure_to_open(self, connection: HttpClientConnection) -> Exception | None:
-        try:
-            await self._dial(connection)
-        except Exception as error:  # noqa: BLE001 - any failure of a resolver or a TLS context fails those that wait
-            return error
-        return None if connection.usable else ConnectionError("The server closed the connection as soon as it was open")
 
     def _give_up(self, cause: Exception, last: int) -> None:
         """Fail those who were waiting already when an attempt began that has failed."""
