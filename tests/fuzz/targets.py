@@ -17,7 +17,7 @@ from riglm.adapters.mcp.downstream.http_server import BoundedHttpProtocol
 from riglm.adapters.mcp.wire.event_stream import EventParser, EventTooLargeError
 from riglm.adapters.mcp.wire.exchange import HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
-from riglm.adapters.mcp.wire.http_connection import ConnectionOwner, HttpClientConnection
+from riglm.adapters.mcp.wire.http_connection import HttpClientConnection
 from riglm.application.setup import json_members, toml_tables
 from riglm.application.setup.json_members import FileNotEditableError
 from riglm.application.tool_lists.list_writer import marked_entries, some_entries
@@ -144,14 +144,6 @@ class _Transport(asyncio.Transport):
         return self._is_closing
 
 
-class _Owner(ConnectionOwner):
-    def free(self, connection: HttpClientConnection) -> None:
-        pass
-
-    def lost(self, connection: HttpClientConnection) -> None:
-        pass
-
-
 _asked: Final[list[dict[str, Any]]] = []
 
 
@@ -169,7 +161,7 @@ def _config() -> uvicorn.Config:
 def http(data: bytes) -> None:
     """The answer of a server ends exactly once; a client's request is refused, or handed over with one `Host`."""
     sink = _Sink()
-    connection = HttpClientConnection(_Owner(), 4096)
+    connection = HttpClientConnection(lambda _: None, lambda _: None, 4096)
     connection.connection_made(_Transport())
     connection.start(HttpExchange(b"GET / HTTP/1.1\r\n\r\n", sink, "the server"))
     for piece in _pieces(data):

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs
@@ -23,36 +22,26 @@ SSE_PATH: Final = "/sse"
 _MESSAGES: Final = "/messages"
 
 
-class _Down(ClientResponseSink, ClientChannel):
-    """Everything for the client goes out as an event on its one stream."""
-
-    def __init__(self, events: Events, answered: Callable[[], None]) -> None:
-        self._events = events
-        self._answered = answered
-
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self._events.put(encode_message(message))
-
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        self._events.put(encode_message(message))
-        self._answered()
-
-    def push(self, message: Message, event: EventPosition | None = None) -> bool:
-        self._events.put(encode_message(message))
-        return self._events.is_open
-
-
-class _Client:
-    """A client with an open stream."""
+class _Client(ClientResponseSink, ClientChannel):
+    """A client with an open stream, on which everything for it goes out as an event."""
 
     def __init__(self, proxy: DownstreamPort, request: McpHttpRequest, buffer: int) -> None:
         self.owner = request.caller.owner
         self.events = Events(buffer, request.cut)
-        self.down = _Down(self.events, self._answered)
-        self.connection: DualEraConnection = proxy.connect(
-            replace(request.caller, transport=Transport.SSE), self.down, self.down
-        )
         self._leaving = False
+        caller = replace(request.caller, transport=Transport.SSE)
+        self.connection: DualEraConnection = proxy.connect(caller, self, self)
+
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
+        self.events.put(encode_message(message))
+
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+        self.events.put(encode_message(message))
+        self._answered()
+
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
+        self.events.put(encode_message(message))
+        return self.events.is_open
 
     def end_stream(self) -> None:
         """End the stream as soon as all that was asked is answered."""
@@ -137,4 +126,4 @@ class SseClients:
         elif isinstance(message, Message):
             client.connection.take(message)
         else:
-            client.down.replied(jsonrpc.error(message.id, message.code, str(message)))
+            client.replied(jsonrpc.error(message.id, message.code, str(message)))

@@ -232,31 +232,7 @@ _FLUSH_SECONDS: Final = 2.0
 _log = logging.getLogger("riglm.downstream")
 
 
-class Lines(ClientResponseSink, ClientChannel):
-    """Everything for the client goes out as one line each; `on_reply` is called after each answer."""
-
-    def __init__(self, write: Callable[[bytes], None], on_reply: Callable[[], None] = lambda: None) -> None:
-        """Lines that go to `write`."""
-        self._write = write
-        self._on_reply = on_reply
-
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self._write(message.line + b"\n")
-
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        if len(message.line) < _MIN_UNCOPIED_BYTES:
-            self._write(message.line + b"\n")
-        else:
-            self._write(message.line)
-            self._write(b"\n")
-        self._on_reply()
-
-    def push(self, message: Message, event: EventPosition | None = None) -> bool:
-        self._write(message.line + b"\n")
-        return True
-
-
-class StdioClient:
+class StdioClient(ClientResponseSink, ClientChannel):
     """The one client: its lines go to a connection, and everything for it goes out as lines.
 
     It is disconnected when it closed its output, or closed its input and all its requests have responses.
@@ -284,8 +260,8 @@ class StdioClient:
         self._splitter = LineSplitter(self._line, self._too_long, limit)
         self._input = StdinReader(self._splitter.feed, self._end)
         self._output = StdoutWriter(self._lost, self._hold, soft=buffer, hard=max(most_waiting, limit), stall=stall)
-        self._lines = Lines(self._output.write, self._answered)
-        self._connection = proxy.connect(Caller(transport=Transport.STDIO), self._lines, self._lines)
+        self._write = self._output.write
+        self._connection = proxy.connect(Caller(transport=Transport.STDIO), self, self)
 
     @property
     def is_stuck(self) -> bool:
@@ -321,12 +297,27 @@ class StdioClient:
         self._wait_or_go()
         return True
 
+    def related(self, message: Message, event: EventPosition | None = None) -> None:
+        self._write(message.line + b"\n")
+
+    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+        if len(message.line) < _MIN_UNCOPIED_BYTES:
+            self._write(message.line + b"\n")
+        else:
+            self._write(message.line)
+            self._write(b"\n")
+        self._answered()
+
+    def push(self, message: Message, event: EventPosition | None = None) -> bool:
+        self._write(message.line + b"\n")
+        return True
+
     def _line(self, line: bytes) -> None:
         self._connection.received(well_formed(line))
 
     def _too_long(self, size: int, head: bytes, tail: bytes) -> None:
         words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"
-        self._lines.replied(jsonrpc.error(rawjson.asked_id(head, tail), jsonrpc.INVALID_REQUEST, words))
+        self.replied(jsonrpc.error(rawjson.asked_id(head, tail), jsonrpc.INVALID_REQUEST, words))
 
     def _end(self) -> None:
         if self._ended:

@@ -55,19 +55,15 @@ class HttpResponseSink(Protocol):
 
     def head(self, status: int, headers: HttpHeaders) -> None:
         """The status (200 to 599; interim answers are not reported) and the headers."""
-        ...
 
     def data(self, chunk: bytes) -> None:
         """The next bytes of the body, never empty, with chunked coding taken off."""
-        ...
 
     def end(self) -> None:
         """The answer is complete."""
-        ...
 
     def failed(self, failure: HttpClientError) -> None:
         """The answer will not be complete."""
-        ...
 
 
 logger = logging.getLogger(__name__)
@@ -78,11 +74,9 @@ class ExchangeOwner(Protocol):
 
     def abandon(self, exchange: "HttpExchange") -> None:
         """Release it: its sink wants no further events."""
-        ...
 
     def flow(self, exchange: "HttpExchange") -> None:
         """Read or stop reading, as `exchange.paused` says now."""
-        ...
 
 
 class HttpExchange:

@@ -122,7 +122,7 @@ class Pool:
 
     async def _open_one(self) -> None:
         asked = self._waited
-        connection = HttpClientConnection(self, self._max_header_bytes)
+        connection = HttpClientConnection(self.free, self.lost, self._max_header_bytes)
         failure: Exception | None = None
         try:
             await self._dial(connection)

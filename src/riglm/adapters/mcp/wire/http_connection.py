@@ -2,25 +2,14 @@
 
 import asyncio
 import logging
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import cast
 
 import httptools
 
 from riglm.adapters.mcp.wire.exchange import HttpClientError, HttpExchange, HttpHeaders
 
 logger = logging.getLogger(__name__)
-
-
-class ConnectionOwner(Protocol):
-    """Keeps connections between their exchanges."""
-
-    def free(self, connection: "HttpClientConnection") -> None:
-        """The connection's answer is complete, and another request may be sent on it."""
-        ...
-
-    def lost(self, connection: "HttpClientConnection") -> None:
-        """The connection is closed."""
-        ...
 
 
 class HttpClientConnection(asyncio.Protocol):
@@ -30,14 +19,21 @@ class HttpClientConnection(asyncio.Protocol):
     taken for the next answer.
 
     Args:
-        owner: where the connection goes between exchanges.
+        on_free: called when an answer is complete, and another request may be sent.
+        on_lost: called when the connection is closed.
         max_header_bytes: the most bytes of an answer's head, and the most that may come with nothing of its body.
     """
 
-    def __init__(self, owner: ConnectionOwner, max_header_bytes: int) -> None:
+    def __init__(
+        self,
+        on_free: Callable[["HttpClientConnection"], None],
+        on_lost: Callable[["HttpClientConnection"], None],
+        max_header_bytes: int,
+    ) -> None:
         self.free_since = 0.0
         """When its last answer was complete, on the loop's clock."""
-        self._owner = owner
+        self._on_free = on_free
+        self._on_lost = on_lost
         self._max_header_bytes = max_header_bytes
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
@@ -126,7 +122,7 @@ class HttpClientConnection(asyncio.Protocol):
         """The loop closed the connection."""
         self._stop(exc)
         self._parser = None  # it refers to this connection, and would leave both to the garbage collector
-        self._owner.lost(self)
+        self._on_lost(self)
 
     def on_message_begin(self) -> None:
         """The parser saw an answer begin: behind a complete one, it belongs to no request."""
@@ -208,7 +204,7 @@ class HttpClientConnection(asyncio.Protocol):
         if self._reusable and self._sent_all():
             if exchange.paused:
                 cast("asyncio.Transport", self._transport).resume_reading()
-            self._owner.free(self)
+            self._on_free(self)
         else:
             self._abort()
         exchange.end()
