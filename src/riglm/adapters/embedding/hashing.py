@@ -21,12 +21,7 @@ MAX_CHARACTERS: Final = 32_768
 
 def readable(text: str) -> str:
     """The beginning of the text in valid Unicode: halves of surrogate pairs are joined, or replaced when alone."""
-    beginning = text[:MAX_CHARACTERS]
-    try:
-        beginning.encode()
-    except UnicodeEncodeError:
-        return beginning.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return beginning
+    return text[:MAX_CHARACTERS].encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def text_hash(text: str) -> str:

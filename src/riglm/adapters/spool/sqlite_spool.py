@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from uuid import UUID
 from zlib import crc32
 
@@ -28,9 +28,6 @@ from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import LearnedPairsDeleted, Record, SessionClosed
 from riglm.ports.spool import SpooledRecords, SpoolPort, SpoolUnavailableError
-
-if TYPE_CHECKING:
-    from riglm.domain.prediction import Vector
 
 _TRANSIENT: Final = "reserved"  # a field of sessions that only the process that serves them needs
 _read: Final = msgspec.json.Decoder().decode
@@ -53,7 +50,9 @@ def decode(line: bytes) -> Record | None:
     with suppress(KeyError, TypeError, ValueError, AttributeError, RecursionError, msgspec.MsgspecError):
         kind, values = _parse(line)
         if kind == _KINDS[LearnedPair]:
-            values["vector"] = _to_vector(values["vector"])
+            import numpy as np  # noqa: PLC0415  # a process without learned pairs does not load it
+
+            values["vector"] = np.frombuffer(b64decode(values["vector"], validate=True), dtype="<f4")
         record: Record = msgspec.convert(values, _TYPES[kind])
         return record
     return None
@@ -87,12 +86,6 @@ def _plain(value: Any) -> Any:
 
 # Lone surrogates, which a name may hold, pass as escapes.
 _write: Final = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
-
-
-def _to_vector(text: str) -> "Vector":
-    import numpy as np  # noqa: PLC0415  # a process without learned pairs does not load it
-
-    return np.frombuffer(b64decode(text, validate=True), dtype="<f4")
 
 
 _TYPES: Final[Mapping[str, type[Any]]] = {
@@ -350,8 +343,8 @@ class SqliteSpool(SpoolPort):
                 lost = file.unread if file.is_own else 0
                 is_damaged = file.give_up(error)
                 if lost:
-                    counts = {"damaged": lost} if is_damaged else {"skipped": lost}
-                    return SpooledRecords(records=[], is_own=True, **counts)
+                    damaged, skipped = (lost, 0) if is_damaged else (0, lost)
+                    return SpooledRecords(records=[], is_own=True, damaged=damaged, skipped=skipped)
                 continue
             if found.records or found.damaged:
                 return found

@@ -265,14 +265,6 @@ OnLoop = Callable[[Callable[[], None]], object]
 """Has something done on the event loop, asked from any thread."""
 
 
-def limit_threads() -> None:
-    """Have the event loop wait shorter for another thread, and BLAS use one: products this small wait for a second."""
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415  # for processes that predict alone
-
-    sys.setswitchinterval(SWITCH_SECONDS)
-    threadpool_limits(1, user_api="blas")
-
-
 class PredictionState:
     """What was learned, and what learns. Used on the event loop, but for the methods that block."""
 
@@ -302,7 +294,10 @@ class PredictionState:
         prediction from holding up its event loop.
         """
         if limits_threads:
-            limit_threads()
+            from threadpoolctl import threadpool_limits  # noqa: PLC0415  # for processes that predict alone
+
+            sys.setswitchinterval(SWITCH_SECONDS)
+            threadpool_limits(1, user_api="blas")  # for products this small a second thread would be waited for
         self.embedder = embedder
         self.is_open = False
         """True once the embedder is open and the pairs are restored, or could not be."""

@@ -149,8 +149,8 @@ class TrackingService:
         those that are confidential no more than the hash is stored. `refusal` is why riglm refused the call, if it did.
         """
         with self._guarded:
+            outcome = "success" if error_kind is None else error_kind.value
             if self._audit is not None:
-                outcome = "success" if error_kind is None else error_kind.value
                 whose = {"session": str(session.id), "principal": session.principal, "tool": tool}
                 if upstream:
                     self._audit(AuditEvent.TOOL_CALLED, {**whose, "upstream": upstream, "outcome": outcome})
@@ -183,7 +183,6 @@ class TrackingService:
 
             self._put(record, _BYTES_PER_NOTE if raw is None else _BYTES_PER_NOTE + len(raw))
             if _log.isEnabledFor(logging.DEBUG):
-                outcome = "success" if error_kind is None else error_kind.value
                 about = {"session": str(session.id), "tool": tool, "upstream": upstream, "outcome": outcome}
                 _log.debug("tool call ended", extra={**about, "duration_ms": round(duration_ms, 1)})
 
