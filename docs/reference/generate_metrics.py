@@ -59,7 +59,7 @@ class _Records:
 def metrics() -> PrometheusMetrics:
     """Metrics of which each has a sample."""
     made = PrometheusMetrics(["SERVER"], lambda: "")
-    status = EmbedderStatus.before_loading("", "")
+    status = EmbedderStatus(provider="", model="")
     readings = MetricSources(
         records=_Records,
         upstreams=lambda: [UpstreamHealth(name="SERVER")],
