@@ -11,13 +11,22 @@ from typing import Any, cast
 from riglm.domain.errors import ConfigurationError
 
 
+def _load_wiring(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        return getattr(importlib.import_module("dependency_injector.wiring"), name)(*args, **options)
+
+    return call
+
+
 @contextmanager
 def _without_frameworks() -> Iterator[None]:
     """Keep dependency-injector from importing web frameworks for its wiring, which riglm does not use.
 
-    That would take 0.3 s of each start. A process that only uses riglm as a library may need them.
+    That would take 0.3 s of each start. A process that uses riglm as a library gets all of it, and a plug-in that wires
+    containers gets it then.
     """
-    unused = {"pydantic_settings": None, "yaml": None, "dependency_injector.wiring": SimpleNamespace(wire=0, unwire=0)}
+    wiring = SimpleNamespace(wire=_load_wiring("wire"), unwire=_load_wiring("unwire"))
+    unused = {"pydantic_settings": None, "yaml": None, "dependency_injector.wiring": wiring}
     if "riglm.cli.entry" not in sys.modules or "dependency_injector.containers" in sys.modules:
         yield
         return

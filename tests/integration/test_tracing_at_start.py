@@ -61,7 +61,7 @@ def test_a_variable_alone_without_opentelemetry_costs_a_word_in_the_log(monkeypa
 
 def test_nothing_of_metrics_or_traces_is_imported_where_nobody_asked_for_them():
     look = (
-        "import sys; from riglm.container import Container;"
+        "import sys, riglm.cli.entry; from riglm.container import Container;"
         "from riglm.domain.schemas.settings import Settings;"
         "given = {'upstream': {'command': ['cat']}, 'storage': {'kind': 'memory'}};"
         "made = Container(settings=Settings.model_validate(given));"

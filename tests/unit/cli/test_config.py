@@ -1,5 +1,7 @@
+import contextlib
 import importlib.metadata
 import json
+import sqlite3
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -124,6 +126,23 @@ def test_settings_that_were_changed_at_run_time_are_shown_and_reset(
     assert json.loads(reset.output) == {"reset": ["filtering.clients", "filtering.max_tools"]}
     shown = json.loads(runner.invoke(app, ["config", "show", "--json"]).output)
     assert shown["filtering.max_tools"] == {"value": 20, "source": "default"}
+
+
+def test_a_stored_change_that_is_damaged_is_left_out_and_can_be_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGLM_STORAGE__PATH", str(tmp_path / "riglm.db"))
+    with SqlAnalytics(f"sqlite:///{tmp_path / 'riglm.db'}") as store:
+        store.put_setting_changes({"filtering.max_tools": 9, "filtering.denylist": ["delete_*"]})
+    with contextlib.closing(sqlite3.connect(tmp_path / "riglm.db")) as connection, connection:
+        connection.execute("UPDATE setting_change SET value = '{' WHERE key = 'filtering.max_tools'")
+    result = runner.invoke(app, ["config", "show", "--json"])
+    shown = json.loads(result.stdout)
+    assert shown["filtering.denylist"] == {"value": ["delete_*"], "source": "changed at run time"}
+    assert shown["filtering.max_tools"] == {"value": 20, "source": "default"}
+    assert runner.invoke(app, ["config", "reset", "filtering.max_tools"]).output.endswith(
+        "reset: filtering.max_tools\n"
+    )
 
 
 def test_schema_prints_the_json_schema() -> None:

@@ -172,7 +172,7 @@ class PredictionStatements(OverridesPort, SettingChangesPort, WarmSetsPort, Tool
 
     def list_setting_changes(self) -> Mapping[str, Any]:
         rows = self._find("setting_change", "SELECT key, value FROM setting_change ORDER BY key")
-        return {key: json.loads(value) for key, value in rows}
+        return {key: _read_json(value) for key, value in rows}
 
     def put_setting_changes(self, changes: Mapping[str, Any]) -> None:
         with self._changing() as execute:
@@ -379,6 +379,13 @@ class SqliteChoices(PredictionStatements):
                 yield connection
         except (sqlite3.Error, OSError, ValueError) as error:
             raise AnalyticsUnavailableError(f"the store {self._file} cannot be used: {error}") from error
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # no setting takes it, so that it is named and can be removed
 
 
 def _places(values: Sequence[Any]) -> str:

@@ -169,18 +169,20 @@ CHANGED: Final = "changed at run time"
 
 
 def with_setting_changes(configuration: Configuration, stored: Mapping[str, Any]) -> Configuration:
-    """Return a configuration with the changes that its store holds; with a warning if they are not valid in it."""
+    """Return a configuration with the changes that its store holds; a warning names those that it cannot take."""
     from riglm.domain.errors import InvalidInputError
-    from riglm.domain.schemas.changes import merge_changes, read_changes
+    from riglm.domain.schemas.changes import leave_out, merge_changes, read_changes
 
-    changes = read_changes(stored, configuration.settings, configuration.fixed_keys)
-    try:
-        settings = merge_changes(configuration.settings, changes)
-    except InvalidInputError as error:
-        return replace(configuration, warnings=(*configuration.warnings, f"{CHANGED}, and not applied: {error}"))
+    changes, warnings = read_changes(stored, configuration.settings, configuration.fixed_keys), configuration.warnings
+    settings = None
+    while settings is None:
+        try:
+            settings = merge_changes(configuration.settings, changes)
+        except InvalidInputError as error:
+            changes, warnings = leave_out(changes, error.faults), (*warnings, f"{CHANGED}, and not applied: {error}")
     origins = dict(configuration.origins)
     origins.update((path, CHANGED) for path in changes)
-    return replace(configuration, settings=settings, origins=origins)
+    return replace(configuration, settings=settings, origins=origins, warnings=warnings)
 
 
 def list_values(configuration: Configuration) -> list[tuple[str, Any, str]]:

@@ -18,6 +18,7 @@ from riglm.domain.schemas.changes import (
     find_changes,
     find_differences,
     is_changeable,
+    leave_out,
     merge_changes,
     read_changes,
     store_changes,
@@ -163,9 +164,9 @@ _log: Final = logging.getLogger("riglm.control")
 class LiveConfiguration:
     """The settings that riglm was started with, and what was changed since, in this process or in a different one.
 
-    Changes are kept in the store and made whole or not at all, one after the other. Every part that depends on them
-    prepares itself first, which may fail; then all change over in one step, between two requests. What runs ends as it
-    began.
+    Changes are kept in the store. A request makes all of its changes or none, one request after the other: every part
+    that depends on them prepares itself first, which may fail; then all change over in one step, between two requests.
+    What runs ends as it began.
     """
 
     def __init__(
@@ -225,6 +226,10 @@ class LiveConfiguration:
 
     async def _put(self, document: Mapping[str, Any], expected_version: int | None) -> RedactedConfiguration:
         async with self._lock:
+            if self._open_store is not None:
+                stored = await _ask(self._open_store, lambda store: store.list_setting_changes())
+                if stored != self._stored:
+                    await self._apply(stored)
             if expected_version not in {None, self._version}:
                 raise errors.ConflictError(
                     f"the configuration is at version {self._version}, not {expected_version} any more — fix: read it "
@@ -244,29 +249,28 @@ class LiveConfiguration:
                 made = {path: value for path, value in changes.items() if _has_effect(path, differences)}
                 stored = store_changes(self._stored, made)
                 rows = {key: value for key, value in stored.items() if value != self._stored.get(key, _MISSING)}
-                try:
-                    await run_aside(lambda: self._save(rows), _STORE_SECONDS)
-                except (errors.AnalyticsUnavailableError, TimeoutError) as error:
-                    raise errors.ControlUnavailableError("the change cannot be stored now: try again later") from error
+                if self._open_store is not None:
+                    await _ask(self._open_store, lambda store: store.put_setting_changes(rows))
                 self._stored = stored
                 self._commit(commits, after, differences)
             return self.shown()
 
-    def _save(self, changes: Mapping[str, Any]) -> None:
-        if self._open_store is not None:
-            with self._open_store() as store:
-                store.put_setting_changes(changes)
-
     async def _apply(self, stored: Mapping[str, Any]) -> None:
-        """Apply what the store holds; what cannot be applied is logged once."""
+        """Apply what the store holds; a change that cannot be applied is logged once, and leaves the others."""
         before, self._stored = self._settings, stored
-        try:
-            after = merge_changes(self._start, read_changes(stored, self._start, self._fixed))
-            commits = await self._prepare(before, after)
-        except errors.InvalidInputError as error:
-            _log.error("%s — the changed settings are not applied; `riglm config reset` removes them", error)
-        else:
-            self._commit(commits, after, find_differences(before, after))
+        changes = read_changes(stored, self._start, self._fixed)
+        while True:
+            try:
+                after = merge_changes(self._start, changes)
+                commits = await self._prepare(before, after)
+            except errors.InvalidInputError as error:
+                _log.error("%s — this changed setting is not applied; `riglm config reset` removes it", error)
+                if not changes:
+                    return
+                changes = leave_out(changes, error.faults)
+            else:
+                self._commit(commits, after, find_differences(before, after))
+                return
 
     def _require_changeable(self, paths: Sequence[KeyPath]) -> None:
         late = [path for path in paths if not is_changeable(path, self._start)]
@@ -301,6 +305,21 @@ class LiveConfiguration:
         self._version += 1
         keys = [".".join(path) for path in differences]
         _log.info("the configuration was changed", extra={"version": self._version, "changed": keys})
+
+
+async def _ask(
+    open_store: Callable[[], AbstractContextManager[SettingChangesPort]], ask: Callable[[SettingChangesPort], _Value]
+) -> _Value:
+    """Return an answer of the store; ControlUnavailableError if it has none soon."""
+
+    def open_and_ask() -> _Value:
+        with open_store() as store:
+            return ask(store)
+
+    try:
+        return await run_aside(open_and_ask, _STORE_SECONDS)
+    except (errors.AnalyticsUnavailableError, TimeoutError) as error:
+        raise errors.ControlUnavailableError("the change cannot be stored now: try again later") from error
 
 
 _MISSING: Final = object()

@@ -6,7 +6,7 @@ and null means the default. It is stored as one JSON value for each `section.key
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import SecretStr, ValidationError
@@ -36,6 +36,8 @@ CHANGEABLE_KEYS: Final[tuple[KeyPath, ...]] = (
     ("knowledge", "max_candidates_per_source"),
 )
 """What riglm applies while it runs. All else is needed before the store with the changes is open."""
+
+_DENIALS: Final[frozenset[KeyPath]] = frozenset({("filtering", "allowlist"), ("filtering", "denylist")})
 
 MAX_FAULTS: Final = 100
 """Maximum number of wrong places in a message."""
@@ -109,6 +111,17 @@ def read_changes(stored: Mapping[str, Any], settings: Settings, fixed: Collectio
     """Return stored changes by path, without those that these settings do not take and those at `fixed` paths."""
     found = (change for key in sorted(stored) for change in _list_changes(stored[key], tuple(key.split(".", 1))))
     return {path: value for path, value in found if is_changeable(path, settings) and path not in fixed}
+
+
+def leave_out(changes: Mapping[KeyPath, Any], faults: Sequence[FieldError]) -> dict[KeyPath, Any]:
+    """Return changes without those at, below or above faults: what is valid in one configuration may not be in another.
+
+    Denials stay as long as anything else can be left out, because a tool that is denied must stay so.
+    """
+    wrong = [tuple(re.split(r"[.\[]", fault.path)) for fault in faults]
+    near = {path for path in changes if any(path[: len(each)] == each[: len(path)] for each in wrong)}
+    removed = (near - _DENIALS) or (changes.keys() - _DENIALS) or changes.keys()
+    return {path: value for path, value in changes.items() if path not in removed}
 
 
 def _patch_value(old: Any, path: KeyPath, value: Any, *, is_final: bool = False) -> Any:

@@ -61,8 +61,13 @@ class Store:
             raise self.error
         self.stored.update(changes)
 
-    async def read_setting_changes(self):
+    def list_setting_changes(self):
+        if self.error is not None:
+            raise self.error
         return dict(self.stored)
+
+    async def read_setting_changes(self):
+        return self.list_setting_changes()
 
 
 @pytest.fixture
@@ -112,7 +117,7 @@ async def test_a_store_that_is_unavailable_leaves_all_as_it_is(live, store):
     before, store.error = here.shown(), AnalyticsUnavailableError("locked")
     with pytest.raises(ControlUnavailableError, match="try again later"):
         await here.put(CHANGE)
-    assert (log, here.shown()) == ([("prepared", "a", 9)], before)
+    assert (log, here.shown()) == ([], before)
     store.error = None
     assert (await here.put(CHANGE)).version == before.version + 1
     assert store.stored == {"filtering.max_tools": 9, "retention.session_days": 3}
@@ -130,13 +135,40 @@ async def test_what_is_read_at_the_start_only_is_refused_and_so_is_what_the_comm
     assert (log, store.stored) == ([], {})
 
 
-async def test_stored_changes_that_are_not_valid_are_logged_and_not_applied(live, store, caplog):
-    here = live()
-    store.put_setting_changes({"filtering.max_tools": "many", "filtering.min_tools": 2})
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"filtering.max_tools": "many"}, "filtering.max_tools: this is not a whole number"),
+        ({"filtering.max_tools": 1}, "filtering.max_tools"),  # less than min_tools
+        ({"predictor.kind": "gone"}, "predictor.kind: there is none"),
+        ({"filtering.surface": "loud", "retention": "{", "predictor.kind": "gone"}, "filtering.surface"),
+    ],
+    ids=str,
+)
+async def test_stored_changes_that_cannot_be_applied_are_logged_and_leave_the_others(
+    live, store, caplog, wrong, problem
+):
+    async def handler(before, after):
+        if after.predictor.kind == "gone":
+            raise ConfigurationError("predictor.kind: there is none called 'gone'")
+
+    here = live(handler)
+    before = here.settings
+    store.put_setting_changes({**wrong, "filtering.denylist": ["delete_*"]})
     await here.refresh(store.read_setting_changes)
-    assert here.settings.filtering.min_tools == 5
-    assert "filtering.max_tools: this is not a whole number" in caplog.text
-    assert "`riglm config reset` removes them" in caplog.text
+    assert here.settings.filtering.denylist == ("delete_*",)
+    assert here.settings.filtering == before.filtering.model_copy(update={"denylist": ("delete_*",)})
+    assert (here.settings.predictor, here.settings.retention) == (before.predictor, before.retention)
+    assert problem in caplog.text
+    assert "`riglm config reset` removes it" in caplog.text
+
+
+async def test_a_change_that_undoes_one_of_another_process_is_stored(live, store):
+    here, there = live(), live()
+    await here.put({"filtering": {"max_tools": 7}})
+    await there.put({"filtering": {"max_tools": 9}})
+    assert (await here.put({"filtering": {"max_tools": 7}})).document["filtering"]["max_tools"] == 7
+    assert store.stored == {"filtering.max_tools": 7}
 
 
 @pytest.mark.parametrize(
