@@ -40,7 +40,7 @@ _MODULES = (
     "riglm.adapters.analytics.sql",
     "riglm.adapters.configuration.client_file",
     "riglm.adapters.doctor",
-    "riglm.adapters.keyfile",
+    "riglm.adapters.private_files",
     "riglm.adapters.mcp.oauth.sign_in",
     "riglm.adapters.mcp.oauth.signed_in_client",
     "riglm.adapters.mcp.oauth.unattended",

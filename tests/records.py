@@ -10,7 +10,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair, Usage, WarmSet, WarmSetKey
 from riglm.domain.policy import Override, OverrideKind
 from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport, uuid7
-from riglm.domain.token_usage import TokenUsage
+from riglm.domain.session_cost import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import DashboardQueriesPort

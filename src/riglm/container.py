@@ -71,14 +71,14 @@ class Container(DeclarativeContainer):
     configuration: Provider[Configuration] = Factory(Configuration, settings, Object({}))
     store_file: Provider["Path"] = Call(locations.store_path, settings)
     hasher: Provider["KeyedHasher"] = Singleton(
-        lazy("adapters.keyfile:load_hasher"), given.privacy.key, kind, store_file
+        lazy("adapters.private_files:load_hasher"), given.privacy.key, kind, store_file
     )
     client_name: Provider[str] = Call(lambda hasher, name: hasher.client_name(name), hasher)
 
     _accounts_path = Call(locations.accounts_path)
     account_file: Provider["AccountFile"] = Factory(  # of the user, for any settings
         lazy("adapters.mcp.oauth.accounts:AccountFile"), _accounts_path,
-        Call(lazy("adapters.keyfile:load_account_key"), _accounts_path).provider,
+        Call(lazy("adapters.private_files:load_account_key"), _accounts_path).provider,
         Call(lazy("adapters.spool.file_lock:wait_for_lock")).provider
     )
 

@@ -20,8 +20,8 @@ from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.adapters.telemetry.logs import JsonLogs
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.filtering import FilteringSettings
+from riglm.domain.schemas.section import StateSettings
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.storage import StateSettings
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.accounts import AccountFile

@@ -20,9 +20,8 @@ from riglm.application.selector.session import BackgroundLoop, ToolSession
 from riglm.application.store_follower import StoreFollower
 from riglm.container import Container
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
+from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS, StateSettings
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.schemas.storage import StateSettings
 from riglm.domain.session import ClientInfo
 
 _OVERRIDES_SECONDS: Final = 0.25

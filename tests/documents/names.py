@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import yaml
 
-from riglm.adapters.configuration.expansion import read_variables
 from riglm.adapters.configuration.loading import Options, load
+from riglm.adapters.configuration.variables import read_variables
 from riglm.adapters.control.app import create_api
 from riglm.domain.errors import RiglmError
 from riglm.domain.schemas.problems import TOP, ConfigProblem, SchemaNode

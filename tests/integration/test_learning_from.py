@@ -13,7 +13,7 @@ from benchmarks.warm_start.work import Person, servers
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.setup.transcripts import recording
+from riglm.application.setup import transcript_recording as recording
 from riglm.cli.main import app
 from riglm.cli.store_access import load_hasher
 from riglm.domain.schemas.settings import Settings

@@ -14,7 +14,7 @@ from riglm.adapters.analytics import schema
 from riglm.adapters.analytics.inspection import StoreInspector
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.doctor import find_listener
-from riglm.application.setup.doctor.store_checks import check_store, check_store_files
+from riglm.application.setup.store_checks import check_store, check_store_files
 from riglm.domain.doctor import Severity, SpoolStatus, StoreStatus
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.schemas.settings import Settings

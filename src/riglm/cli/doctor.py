@@ -19,7 +19,7 @@ from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, sto
 from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
 from riglm.application.owners import server_info
-from riglm.application.setup.doctor.checks import (
+from riglm.application.setup.doctor_checks import (
     Check,
     ListenAddress,
     Look,
@@ -32,14 +32,14 @@ from riglm.application.setup.doctor.checks import (
     run_checks,
     secrets_to_hide,
 )
-from riglm.application.setup.doctor.server_checks import (
+from riglm.application.setup.server_checks import (
     ServerOutputLog,
     ServerProber,
     check_missing_parts,
     check_servers,
     check_without_start,
 )
-from riglm.application.setup.doctor.store_checks import check_client_files, check_store, check_store_files
+from riglm.application.setup.store_checks import check_client_files, check_store, check_store_files
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, printable, progress
 from riglm.cli.setup_access import configurations_in_use, installations, is_named, riglm_entries
 from riglm.cli.store_access import read_setting_changes

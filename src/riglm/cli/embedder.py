@@ -11,7 +11,7 @@ import typer
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.embedding.embedders import build_embedders
 from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, DIMENSIONS, REVISION, bundled_file, pull_model
-from riglm.adapters.embedding.model_process import models_directory
+from riglm.adapters.embedding.model_client import models_directory
 from riglm.cli.output import ConfigOption, JsonOption, print_result
 from riglm.domain.schemas.section import EmbedderSettings
 

@@ -11,18 +11,18 @@ import typer
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.analytics.sqlite import memory_database
+from riglm.adapters.clients.transcript_reading import is_written_by, list_transcripts
 from riglm.adapters.clients.transcripts import SOURCES
-from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
 from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
 from riglm.adapters.configuration.locations import project_root, store_path
-from riglm.application.setup.transcripts.collecting import (
+from riglm.application.setup.transcript_collecting import (
     Collector,
     ImportContext,
     LiveCallMatcher,
     ProxyInstance,
     ToolNames,
 )
-from riglm.application.setup.transcripts.recording import PairTraining, record_sessions, record_token_usage
+from riglm.application.setup.transcript_recording import PairTraining, record_sessions, record_token_usage
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_table, printable, progress
 from riglm.cli.setup_access import installations
 from riglm.cli.store_access import PrincipalOption, is_there, load_hasher, owner_of, settings_of

@@ -24,7 +24,7 @@ from riglm.adapters.configuration.locations import (
     data_directory,
     other_data_directories,
 )
-from riglm.adapters.configuration.moved_servers import add_servers, load_server, read_servers
+from riglm.adapters.configuration.presence import load_server
 from riglm.application.setup.client_files import ClientFiles, values_of
 from riglm.application.setup.init import SetupPlanner
 from riglm.application.setup.undo import SetupContext, SetupJournal
@@ -93,8 +93,6 @@ def setup_context(include: Collection[str] = (), project: Path | None = None) ->
         directory=configuration_directory(environment),
         env={VARIABLE: str(data_directory(environment).absolute())} if moves_data else {},  # not all clients pass it on
         environment=environment,
-        read_servers=read_servers,
-        add_servers=add_servers,
         load_server=partial(load_server, environment=environment),
         find_sign_ins=find_sign_ins,
     )

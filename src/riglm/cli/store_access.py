@@ -13,7 +13,7 @@ import typer
 
 from riglm.adapters.configuration.loading import FILE_NAME, Configuration, Options, load, with_setting_changes
 from riglm.adapters.configuration.locations import store_path
-from riglm.adapters.keyfile import load_or_create_key
+from riglm.adapters.private_files import load_or_create_key
 from riglm.container import Container
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError, RiglmError, UnusableInputError
 from riglm.domain.hashing import KeyedHasher

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from riglm.domain.token_usage import RequestTokens
+from riglm.domain.session_cost import RequestTokens
 
 
 class CallOutcome(StrEnum):

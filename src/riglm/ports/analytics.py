@@ -16,8 +16,7 @@ from riglm.domain.policy import Override
 from riglm.domain.prediction import Vector
 from riglm.domain.retention import ErasureRequest, Expiry, RemovedCounts
 from riglm.domain.session import DEFAULT_PROFILE, Session
-from riglm.domain.session_cost import MAX_SESSIONS
-from riglm.domain.token_usage import TokenUsage
+from riglm.domain.session_cost import MAX_SESSIONS, TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 

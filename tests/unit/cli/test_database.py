@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.keyfile import load_or_create_key
+from riglm.adapters.private_files import load_or_create_key
 from riglm.adapters.spool.file_lock import spool_directory
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.session_sharing.signing import StateSigner, count_name, session_name

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.adapters.keyfile import load_or_create_key
+from riglm.adapters.private_files import load_or_create_key
 from riglm.cli import knowledge
 from riglm.cli import main as entrance
 from riglm.cli.main import app

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from riglm.adapters.configuration.moved_servers import add_servers
+from riglm.application.setup.client_entries import add_servers
 from riglm.cli.setup_access import Cover
 
 SECRETS = {

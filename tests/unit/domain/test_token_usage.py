@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riglm.domain.list_plan import Prices
-from riglm.domain.session_cost import DEFAULT_SIZES
-from riglm.domain.token_usage import ClientBill, RequestTokens, TokenUsage
+from riglm.domain.session_cost import DEFAULT_SIZES, ClientBill, RequestTokens, TokenUsage
 from tests.records import a_token_usage
 
 SESSION = {

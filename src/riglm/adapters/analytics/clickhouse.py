@@ -21,8 +21,7 @@ from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ToolInvocatio
 from riglm.domain.redaction import mask_address
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod, Session
-from riglm.domain.session_cost import MAX_SESSIONS
-from riglm.domain.token_usage import TokenUsage
+from riglm.domain.session_cost import MAX_SESSIONS, TokenUsage
 from riglm.ports.analytics import ArchivePort, Record, SessionClosed, TrainingCall, TrainingSession
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod
-from riglm.domain.session_cost import MAX_SESSIONS
-from riglm.domain.token_usage import TokenUsage
+from riglm.domain.session_cost import MAX_SESSIONS, TokenUsage
 from riglm.ports.analytics import ExportRow, RecordKind, SessionSummary, TrainingCall, TrainingSession
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)

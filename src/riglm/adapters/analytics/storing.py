@@ -56,7 +56,7 @@ from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair, PairSource
 from riglm.domain.retention import ErasureRequest, ErasureScope
 from riglm.domain.session import Session
-from riglm.domain.token_usage import TokenUsage
+from riglm.domain.session_cost import TokenUsage
 from riglm.domain.tool import TTL_SECONDS, StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin, merge_pins
 from riglm.ports.analytics import LearnedPairsDeleted, Record, RecordRejectedError, SessionClosed

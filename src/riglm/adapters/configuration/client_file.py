@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from riglm.adapters.configuration import document
-from riglm.adapters.configuration.expansion import Expansion
+from riglm.adapters.configuration.variables import Expansion
 from riglm.domain.client_setup import as_text, auth_of, names_behind
 from riglm.domain.schemas.problems import ConfigProblem, keys_at, problems_in, refusal
 from riglm.domain.schemas.settings import Settings

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from riglm.adapters.configuration.expansion import PREFIX, Expansion, read_variables
 from riglm.adapters.configuration.locations import default_store
+from riglm.adapters.configuration.variables import PREFIX, Expansion, read_variables, take_inner_voice
 from riglm.domain.schemas.problems import ConfigProblem, IndexedKeyPath, dotted, holds_text, problems_in, refuse_any
 from riglm.domain.schemas.settings import LEFT_OUT, Settings
 
@@ -132,9 +132,7 @@ def load(
 
         leave_out_unusable(draft)
     if any(name.startswith("SURR_") for name in environment):
-        from riglm.adapters.configuration import inner_voice
-
-        draft.warnings += inner_voice.take(draft, environment, always=options.about_knowledge)
+        draft.warnings += take_inner_voice(draft, environment, always=options.about_knowledge)
     for name, path, value in options.values:
         draft.set(path, value, name)
     storage = draft.values.get("storage", {})

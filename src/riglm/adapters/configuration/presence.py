@@ -5,12 +5,18 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
 
 from riglm.adapters.configuration.loading import Configuration
+from riglm.adapters.configuration.variables import Expansion
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.redaction import mask_command
-from riglm.domain.schemas.problems import ConfigProblem, dotted, origin_of, refusal, refuse_any
+from riglm.domain.schemas.problems import ConfigProblem, dotted, origin_of, problems_in, refusal, refuse_any
 from riglm.domain.schemas.section import OWN_KINDS, OWN_PROVIDERS
+from riglm.domain.schemas.server import ServerSettings
+from riglm.domain.schemas.settings import Settings
 from riglm.domain.upstream import UpstreamSpec
 
 
@@ -35,6 +41,29 @@ def require_upstreams(
     missing = [missing_parts(spec, configuration, environment) for spec in specs]
     if every or all(missing):
         refuse_any(problem for problems in missing for problem in problems)
+
+
+def load_server(
+    name: str, definition: Mapping[str, Any], directory: Path | None, *, environment: Mapping[str, str]
+) -> ServerSettings:
+    """Return the settings of a server that is started in a directory, if one is known.
+
+    Raises:
+        ConfigurationError: riglm would not start with it; the message is the reason only.
+    """
+    expansion = Expansion(name, environment)
+    values = expansion({"mcpServers": {name: dict(definition)}})
+    if expansion.problems:
+        raise ConfigurationError(expansion.problems[0].what)
+    try:
+        settings = Settings.model_validate(values)
+        require_upstreams(Configuration(settings, {}), environment, directory=directory)
+    except ValidationError as error:
+        raise ConfigurationError(problems_in(error, {}, name)[0].what) from None
+    except ConfigurationError as error:
+        what = str(error).partition(": ")[2].partition(": ")[2].partition(" — fix")[0]
+        raise ConfigurationError(what or str(error)) from None
+    return settings.mcp_servers[name]
 
 
 def started_in(directory: Path | None, spec: UpstreamSpec) -> UpstreamSpec:

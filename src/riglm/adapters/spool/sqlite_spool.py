@@ -23,7 +23,7 @@ from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair
 from riglm.domain.session import Session, uuid7
-from riglm.domain.token_usage import TokenUsage
+from riglm.domain.session_cost import TokenUsage
 from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.tool_pin import ToolPin
 from riglm.ports.analytics import LearnedPairsDeleted, Record, SessionClosed

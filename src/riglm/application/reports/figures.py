@@ -20,11 +20,12 @@ from riglm.domain.session_cost import (
     MAX_CALLS,
     MAX_SESSIONS,
     MIN_PRICED_SESSIONS,
+    ClientBill,
     Cost,
     SessionCost,
     SessionSizes,
+    TokenUsage,
 )
-from riglm.domain.token_usage import ClientBill, TokenUsage
 from riglm.ports.analytics import SessionHistoryPort, TrainingCall, TrainingSession
 
 

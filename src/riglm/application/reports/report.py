@@ -20,8 +20,7 @@ from riglm.application.reports.verdict import Interval, judge_figures, share_by_
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, Cost, SessionSizes
-from riglm.domain.token_usage import ClientBill
+from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, ClientBill, Cost, SessionSizes
 
 _OF_DAY: Final = ("sessions", "calls", "new_calls", "hit_rate", "new_hit_rate", "mean_list")
 _ARMS: Final = ("no_proxy", "host_search", "riglm")

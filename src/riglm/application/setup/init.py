@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from riglm.application.setup.client_entries import add_servers, read_servers
 from riglm.application.setup.undo import Definitions, SetupContext
 from riglm.domain.access import is_loopback
 from riglm.domain.client_setup import (
@@ -106,7 +107,7 @@ class SetupPlanner:
         if there is not None and ours is None:
             raise self._lost(place, configuration, there)
         entry = there or self._entry_for(place, servers)
-        moves, stays, added, sign_ins = self._sort(place, servers, context.read_servers(configuration, ours), there)
+        moves, stays, added, sign_ins = self._sort(place, servers, read_servers(configuration, ours), there)
         moved = [server for server in servers if any(move.name == server.name for move in moves)]
         variables = tuple(dict.fromkeys(name for server in moved for name in server.variables))
         starts = (*context.command, "run", "--config", str(configuration))
@@ -122,7 +123,7 @@ class SetupPlanner:
                 env=context.env,
                 waits=_longest(moved),
             )
-        ours_after = context.add_servers(ours, added, _head(place)) if added else ours
+        ours_after = add_servers(ours, added, _head(place)) if added else ours
         return InstallPlan(
             place=place,
             configuration=configuration,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from riglm.application.setup.client_entries import read_servers
 from riglm.application.setup.client_files import ClientFiles
 from riglm.application.setup.json_members import FileNotEditableError
 from riglm.domain.client_setup import (
@@ -148,10 +149,9 @@ class SetupContext:
     `command` starts riglm, `directory` holds its configurations, `env` goes into every client's entry, `environment` is
     the one that riglm was started in.
 
-    `read_servers` returns the servers in a version of a configuration of riglm. `add_servers` returns a configuration
-    with servers added; a new one begins with the comment lines, in shadow mode. `load_server` returns a server's
-    settings, which is started in the directory, or raises RiglmError with why riglm cannot use it. `find_sign_ins`
-    returns True for servers that require a sign-in and have no account, and None for those that do not respond.
+    `load_server` returns a server's settings, which is started in the directory, or raises RiglmError with why riglm
+    cannot use it. `find_sign_ins` returns True for servers that require a sign-in and have no account, and None for
+    those that do not respond.
     """
 
     clients: ClientFiles
@@ -162,8 +162,6 @@ class SetupContext:
     directory: Path
     env: Mapping[str, str]
     environment: Mapping[str, str]
-    read_servers: Callable[[Path, bytes | None], Definitions]
-    add_servers: Callable[[bytes | None, Definitions, str], bytes]
     load_server: "Callable[[str, Mapping[str, Any], Path | None], ServerSettings]"
     find_sign_ins: "Callable[[Mapping[str, ServerSettings]], Mapping[str, bool | None]]"
 
@@ -307,7 +305,7 @@ def _configurations(
             if is_changed:
                 notes.append(f"you changed {file} since: it is kept as {aside.name}")
                 moved = {name for each in setups if each.configuration == file for name in each.servers.values()}
-                added = [name for name in context.read_servers(file, content) if name not in moved]
+                added = [name for name in read_servers(file, content) if name not in moved]
                 notes += [f"only riglm knew {', '.join(added)}: not put into the client's file"] if added else []
             if names:
                 notes.append(f"not put back, and kept in {aside}: {', '.join(names)}")

@@ -14,6 +14,7 @@ from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
 from riglm.domain.schemas.filtering import AccessSettings, FilteringSettings, KnowledgeSettings
 from riglm.domain.schemas.section import (
     AuditSettings,
+    ClickHouseSettings,
     EmbedderSettings,
     LearningSettings,
     LimitSettings,
@@ -23,12 +24,13 @@ from riglm.domain.schemas.section import (
     PrivacySettings,
     RetentionSettings,
     SessionSettings,
+    StateSettings,
+    StorageSettings,
     TimeoutSettings,
     TracingSettings,
     TrustSettings,
 )
 from riglm.domain.schemas.server import ServerSettings
-from riglm.domain.schemas.storage import ClickHouseSettings, StateSettings, StorageSettings
 from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import UpstreamSpec, derive_name
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.clients.transcripts import SOURCES, reading
-from riglm.adapters.clients.transcripts.codex import CLINE, CODEX
-from riglm.adapters.clients.transcripts.readers import CLAUDE_CODE, COPILOT, GEMINI, OPENCODE, QWEN
-from riglm.adapters.clients.transcripts.reading import is_written_by, list_transcripts
+from riglm.adapters.clients import transcript_reading as reading
+from riglm.adapters.clients.codex import CLINE, CODEX
+from riglm.adapters.clients.transcript_reading import is_written_by, list_transcripts
+from riglm.adapters.clients.transcripts import CLAUDE_CODE, COPILOT, GEMINI, OPENCODE, QWEN, SOURCES
 from riglm.domain.transcripts import CallOutcome, TranscriptCall, UnreadableLine, UserMessage
 
 DAY = "2026-11-20T10:00:"

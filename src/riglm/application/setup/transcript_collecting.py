@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from riglm.application.knowledge.definition import NAME as INNER_VOICE
-from riglm.application.setup.transcripts.recording import TranscriptSession, is_imported, stable_id
+from riglm.application.setup.transcript_recording import TranscriptSession, is_imported, stable_id
 from riglm.application.tool_lists.list_writer import CALL_TOOL, NAMES
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher

@@ -17,7 +17,7 @@ from riglm.application.connections.bridge import BridgeLink, find_bridge, link_f
 from riglm.application.connections.single_server_modern import EraProbe
 from riglm.application.forwarding.riglm_requests import Asking
 from riglm.application.owners import server_info
-from riglm.application.setup.doctor.tool_checks import check_tools
+from riglm.application.setup.tool_checks import check_tools
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.client_support import ClientBehavior, list_timeout_of, support_by_key

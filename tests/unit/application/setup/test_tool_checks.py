@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 from riglm.adapters.doctor import find_schema_fault
-from riglm.application.setup.doctor.tool_checks import check_tools
+from riglm.application.setup.tool_checks import check_tools
 from riglm.domain.client_setup import ENTRY
 from riglm.domain.doctor import Finding, Severity
 from riglm.domain.naming import Naming

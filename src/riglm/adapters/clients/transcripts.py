@@ -13,8 +13,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from riglm.adapters.clients.transcripts import reading
-from riglm.domain.token_usage import RequestTokens
+from riglm.adapters.clients import transcript_reading as reading
+from riglm.adapters.clients.codex import CLINE, CODEX
+from riglm.domain.session_cost import RequestTokens
 from riglm.domain.transcripts import (
     Advance,
     CallOutcome,
@@ -317,3 +318,7 @@ OPENCODE: Final = TranscriptSource(
     read=_read_opencode,
 )
 """opencode since it keeps its sessions in SQLite."""
+
+
+SOURCES: Final = {each.client: each for each in (CLAUDE_CODE, CODEX, GEMINI, OPENCODE, CLINE, COPILOT, QWEN)}
+"""The clients whose transcripts can be read."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from riglm.adapters.doctor import find_schema_fault
-from riglm.application.setup.doctor.server_checks import (
+from riglm.application.setup.server_checks import (
     ConfiguredServer,
     ServerOutput,
     ServerProbe,

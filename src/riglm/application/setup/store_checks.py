@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from riglm.application.setup.doctor.tool_checks import check_changed_tools
+from riglm.application.setup.tool_checks import check_changed_tools
 from riglm.domain.client_setup import ClientSetup, RiglmServerEntry
 from riglm.domain.client_support import ChosenSurface, choose_surface, support_of
 from riglm.domain.doctor import DoctorSection, Finding, RecordedClient, Severity, SpoolStatus, StoreStatus

@@ -1,7 +1,7 @@
 import time
 from collections.abc import Iterable
 
-from riglm.application.setup.doctor.checks import Check, in_thread, run_checks
+from riglm.application.setup.doctor_checks import Check, in_thread, run_checks
 from riglm.domain.doctor import DoctorSection, Finding, Severity
 
 GOOD = Finding(DoctorSection.MACHINE, Severity.OK, "here", "all is well")

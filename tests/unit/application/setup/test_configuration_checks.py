@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from riglm.adapters.doctor import shared_mode
-from riglm.application.setup.doctor.checks import check_configuration, check_problems
+from riglm.application.setup.doctor_checks import check_configuration, check_problems
 from riglm.domain.doctor import Severity
 from riglm.domain.schemas.settings import Settings
 

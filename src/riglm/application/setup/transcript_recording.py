@@ -15,7 +15,7 @@ from riglm.domain.prediction import Context
 from riglm.domain.retrieval.pairs import LearnedPairs
 from riglm.domain.retrieval.words import words
 from riglm.domain.session import PROFILE, ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
-from riglm.domain.token_usage import TokenUsage
+from riglm.domain.session_cost import TokenUsage
 from riglm.domain.transcripts import TranscriptRequest
 from riglm.ports.analytics import AnalyticsPort, LearnedPairsDeleted, Record
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError

@@ -5,8 +5,8 @@ from uuid import UUID
 import pytest
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.setup.transcripts.collecting import LiveCallMatcher, ProxyInstance, ResolvedTool, ToolNames
-from riglm.application.setup.transcripts.recording import PairTraining, TranscriptSession, stable_id
+from riglm.application.setup.transcript_collecting import LiveCallMatcher, ProxyInstance, ResolvedTool, ToolNames
+from riglm.application.setup.transcript_recording import PairTraining, TranscriptSession, stable_id
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.naming import prefixed

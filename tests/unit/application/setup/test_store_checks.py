@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from riglm.application.setup.doctor import store_checks
-from riglm.application.setup.doctor.store_checks import check_client_files, check_recorded_client
+from riglm.application.setup import store_checks
+from riglm.application.setup.store_checks import check_client_files, check_recorded_client
 from riglm.domain.client_setup import ClientSetup, ConfigLocation, RiglmServerEntry
 from riglm.domain.doctor import Finding, RecordedClient, Severity
 from riglm.domain.schemas.filtering import FilteringSettings

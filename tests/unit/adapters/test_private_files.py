@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from riglm.adapters import keyfile
-from riglm.adapters.keyfile import load_or_create_key
+from riglm.adapters import private_files
+from riglm.adapters.private_files import load_or_create_key
 from riglm.domain.errors import ConfigurationError
 
 LOADER = """
 import sys
 from pathlib import Path
-from riglm.adapters.keyfile import load_or_create_key
+from riglm.adapters.private_files import load_or_create_key
 print("ready", flush=True)
 sys.stdin.readline()
 print(load_or_create_key(Path(sys.argv[1])).hex())
@@ -61,7 +61,7 @@ def test_one_who_comes_second_takes_the_key_of_the_first(tmp_path, monkeypatch):
         file.write_bytes(b"k" * 32)
         link(draft, path)
 
-    monkeypatch.setattr(keyfile.os, "link", overtaken)
+    monkeypatch.setattr(private_files.os, "link", overtaken)
     assert load_or_create_key(file) == b"k" * 32
     assert list(tmp_path.iterdir()) == [file]
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from riglm.adapters.clients.transcripts import reading
-from riglm.domain.token_usage import RequestTokens
+from riglm.adapters.clients import transcript_reading as reading
+from riglm.domain.session_cost import RequestTokens
 from riglm.domain.transcripts import (
     Advance,
     CallOutcome,
