@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from tests.stores.postgres import PostgresServer
 
+from riglm.adapters.analytics.engine import memory_database
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.sqlite import memory_database
 from riglm.application.tracking.record_queue import QueueLimits
 from riglm.application.tracking.recorder import Recorder
 from riglm.application.tracking.tracking_service import TrackingService

@@ -3,8 +3,7 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from riglm.adapters.analytics.engine import make_engine, writing
-from riglm.adapters.analytics.sqlite import prepare
+from riglm.adapters.analytics.engine import make_engine, prepare, writing
 from riglm.adapters.analytics.tables import VECTOR_TABLE, metadata
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from tests.stores.clickhouse import ClickHouseStandIn
 from tests.stores.postgres import Databases, PostgresServer
 
-from riglm.adapters.analytics import schema
+from riglm.adapters.analytics import tables
 from riglm.adapters.analytics.clickhouse import ClickHouse
 from riglm.adapters.analytics.sql import SqlAnalytics
 
@@ -114,7 +114,7 @@ def sqlite(directory: Path) -> Iterator[Store]:
 def postgresql(_directory: Path) -> Iterator[Store]:
     """A PostgreSQL server of its own, which waits for the disk as it does in earnest, with riglm's tables."""
     with PostgresServer(fsync="on") as server, Databases(server.url).empty() as url:
-        schema.upgrade(url)
+        tables.upgrade(url)
         yield Store(url, server=server)
 
 

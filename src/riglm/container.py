@@ -84,7 +84,7 @@ class Container(DeclarativeContainer):
 
     # ---- stores: not open yet
     _url = Call(locations.store_url, settings)
-    _memory = Resource(lazy("adapters.analytics.sqlite:memory_database"))
+    _memory = Resource(lazy("adapters.analytics.engine:memory_database"))
     store_url: Provider[str] = Selector(kind, memory=_memory, sqlite=_url, postgresql=_url)
     analytics: Provider["AnalyticsPort"] = Factory(
         lazy("adapters.analytics.sql:SqlAnalytics"), store_url, timeout=given.storage.timeout,

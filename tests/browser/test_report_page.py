@@ -10,7 +10,7 @@ from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reports import page as page_of
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.figures import read_figures
-from riglm.application.reports.report import ReportInput, build_report
+from riglm.application.reports.report import build_report
 from riglm.application.reports.session_replay import replay_history
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.settings import Settings
@@ -33,16 +33,16 @@ def file(tmp_path_factory):
     usage = replace(record.usage, known=record.usage.known | {"never<b>used"})
     strategy = Strategy(name="frequency", key="frequency", make=FrequencyPredictor)
     replay = replay_history(history, strategy, settings.filtering, Prices(), {})
-    findings = ReportInput(
-        settings=settings,
+    report = build_report(
+        settings,
+        replace(record, usage=usage),
+        {"frequency": replay},
+        lambda at: f"day {int(at // 86_400)}",
         stored=len(history),
-        replays={"frequency": replay},
         skipped=0,
-        record=replace(record, usage=usage),
         since=0.0,
         until=1_790_900_000.0,
     )
-    report = build_report(findings, lambda at: f"day {int(at // 86_400)}")
     made = tmp_path_factory.mktemp("report") / "report.html"
     found = {**report, "until": "2026-10-02T00:00:00+00:00"}
     made.write_text(page_of(json.loads(json.dumps(found)), page_files()[CHARTS].body.decode(), ["a licence"]))

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from riglm.adapters.analytics import schema
+from riglm.adapters.analytics import tables
 from tests.preloaded import riglm_command
 
 LISTING = Path(__file__).with_name("listing_server.py")
@@ -119,7 +119,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, refusing: int, taken: int) 
     (directory / "riglm.yaml").write_text(json.dumps(settings), "utf-8")
     (directory / "riglm.yaml").chmod(0o644)
     (directory / "data").mkdir()
-    schema.upgrade(f"sqlite:///{directory / 'data' / 'riglm.db'}")
+    tables.upgrade(f"sqlite:///{directory / 'data' / 'riglm.db'}")
     with sqlite3.connect(directory / "data" / "riglm.db") as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     code, told = examined(directory, "--deadline", "8")

@@ -12,7 +12,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import func, insert, inspect, select, text
 
-from riglm.adapters.analytics import schema, sqlite, tables
+from riglm.adapters.analytics import engine as engines
+from riglm.adapters.analytics import tables
 from riglm.adapters.analytics.engine import make_engine, writing
 from riglm.adapters.analytics.rows import learned_pair_row
 from riglm.adapters.analytics.sql import SqlAnalytics
@@ -24,11 +25,11 @@ from tests.records import a_learned_pair, a_session, an_invocation
 
 UPGRADER = """
 import sys
-from riglm.adapters.analytics import schema
+from riglm.adapters.analytics import tables
 import alembic.command
 print("ready", flush=True)
 sys.stdin.readline()
-print(schema.upgrade(sys.argv[1]).current)
+print(tables.upgrade(sys.argv[1]).current)
 """
 
 ALL = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
@@ -71,7 +72,7 @@ def set_revision(url, revision):
 def migrate(url, revision="head"):
     engine = make_engine(url)
     with writing(engine) as connection:
-        config = schema.alembic_config()
+        config = tables.alembic_config()
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, revision)
     engine.dispose()
@@ -104,21 +105,21 @@ def test_the_migrations_make_the_tables_that_the_code_uses(url):
 
 
 def test_a_new_store_has_what_the_migrations_would_have_made(url, other_url):
-    schema.upgrade(url)
+    tables.upgrade(url)
     migrate(other_url)
-    schema.upgrade(other_url)
+    tables.upgrade(other_url)
     assert described(url) == described(other_url)
-    assert schema.status(url).current == schema.status(other_url).current
+    assert tables.status(url).current == tables.status(other_url).current
 
 
 def test_the_newest_migration_is_the_one_that_the_code_expects():
-    assert ScriptDirectory.from_config(schema.alembic_config()).get_heads() == [SCHEMA_REVISION]
+    assert ScriptDirectory.from_config(tables.alembic_config()).get_heads() == [SCHEMA_REVISION]
 
 
 def test_an_upgrade_makes_a_store_and_a_second_one_changes_nothing(url):
-    assert schema.upgrade(url).current == SCHEMA_REVISION
+    assert tables.upgrade(url).current == SCHEMA_REVISION
     once = described(url)
-    assert schema.upgrade(url).current == SCHEMA_REVISION
+    assert tables.upgrade(url).current == SCHEMA_REVISION
     assert described(url) == once
 
 
@@ -171,7 +172,7 @@ def fill(url, revision):
 def test_a_store_of_an_earlier_schema_keeps_its_rows_and_is_used_as_any_other(url, revision):
     migrate(url, revision)
     session = fill(url, revision)
-    assert schema.status(url).pending == ALL[ALL.index(revision) + 1 :]
+    assert tables.status(url).pending == ALL[ALL.index(revision) + 1 :]
     with SqlAnalytics(url) as store:
         [shown] = store.list_exposures(session)
         assert (shown.shown, shown.mode, shown.surface, shown.tokens_shown) == (("read", "write"), "off", "", 0)
@@ -180,14 +181,14 @@ def test_a_store_of_an_earlier_schema_keeps_its_rows_and_is_used_as_any_other(ur
         store.record_many([a_learned_pair(tool="new", updated_at=2000.0)])
         kept = ["new", "old"] if revision > "0001" else ["new"]
         assert [pair.tool for pair in store.list_learned_pairs("minilm")] == kept
-    assert schema.status(url).pending == ()
+    assert tables.status(url).pending == ()
 
 
 @pytest.mark.parametrize("revision", ["0002"])
 def test_vectors_of_what_was_asked_are_gone_after_an_upgrade(url, revision):
     migrate(url, revision)
     execute(url, insert(tables.cached_vector).values(model="minilm", hash="h", dimensions=1, data=b"0000", used_at=0.0))
-    schema.upgrade(url)
+    tables.upgrade(url)
     engine = make_engine(url)
     with engine.connect() as connection:
         assert connection.scalar(select(func.count()).select_from(tables.cached_vector)) == 0
@@ -228,7 +229,7 @@ def test_forgetting_goes_on_with_what_was_known_before_an_upgrade(url):
 def test_pgvector_gets_the_pairs_of_a_store_that_had_none(empty_postgres_url):
     migrate(empty_postgres_url, "0002")
     fill(empty_postgres_url, "0002")
-    schema.upgrade(empty_postgres_url)
+    tables.upgrade(empty_postgres_url)
     with psycopg.connect(empty_postgres_url) as connection:
         assert connection.execute("SELECT embedding::text FROM learned_vector").fetchall() == [("[0.6,0.8]",)]
 
@@ -279,26 +280,26 @@ class Busy:
 
 def test_a_new_file_that_another_process_is_changing_is_tried_again(monkeypatch):
     cursor = Busy(3)
-    sqlite.use_wal(cursor)
+    engines.use_wal(cursor)
     assert cursor.times == -1
-    monkeypatch.setattr(sqlite, "_WAL_SECONDS", 0.02)
+    monkeypatch.setattr(engines, "_WAL_SECONDS", 0.02)
     for hopeless in (Busy(10**9), Busy(1, sqlite3.SQLITE_READONLY)):
         with pytest.raises(sqlite3.OperationalError, match="as the test wants"):
-            sqlite.use_wal(hopeless)
+            engines.use_wal(hopeless)
 
 
 def test_the_status_of_a_store_that_is_not_there_is_told_without_making_it(file, url):
-    found = schema.status(url)
+    found = tables.status(url)
     assert (found.current, found.head, found.pending) == (None, SCHEMA_REVISION, ALL)
     assert not file.exists()
     assert url.startswith("sqlite") or described(url) == {}
 
 
 def test_a_newer_schema_is_neither_upgraded_nor_written_to(url):
-    schema.upgrade(url)
+    tables.upgrade(url)
     set_revision(url, "9999")
     once = described(url)
-    for ask in (schema.status, schema.upgrade, lambda url: SqlAnalytics(url).__enter__()):
+    for ask in (tables.status, tables.upgrade, lambda url: SqlAnalytics(url).__enter__()):
         with pytest.raises(SchemaTooNewError, match=r"schema 9999.*upgrade riglm"):
             ask(url)
     assert described(url) == once
@@ -307,7 +308,7 @@ def test_a_newer_schema_is_neither_upgraded_nor_written_to(url):
 def test_a_store_that_cannot_be_read_is_unavailable(file):
     url = f"sqlite:///{file}"
     file.write_bytes(b"x" * 4096)
-    for ask in (schema.status, schema.upgrade):
+    for ask in (tables.status, tables.upgrade):
         with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db"):
             ask(url)
 
@@ -315,5 +316,5 @@ def test_a_store_that_cannot_be_read_is_unavailable(file):
 def test_migrations_are_found_inside_an_installed_package(tmp_path, monkeypatch):
     installed = tmp_path / "site-packages" / "riglm" / "migrations"
     installed.mkdir(parents=True)
-    monkeypatch.setattr(schema, "__file__", str(installed.parent / "adapters" / "analytics" / "schema.py"))
-    assert schema.migrations_directory() == installed
+    monkeypatch.setattr(tables, "__file__", str(installed.parent / "adapters" / "analytics" / "tables.py"))
+    assert tables.migrations_directory() == installed

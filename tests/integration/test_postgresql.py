@@ -20,7 +20,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from riglm.adapters.analytics import postgresql, schema
+from riglm.adapters.analytics import postgresql, tables
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.session import Session
@@ -409,7 +409,7 @@ def test_without_the_extension_pairs_are_kept_and_an_upgrade_takes_it_up_when_it
     with SqlAnalytics(postgres_url) as store:
         store.record_many([pair])
         assert [each.id for each in store.list_learned_pairs("minilm")] == [pair.id]
-    schema.upgrade(postgres_url)
+    tables.upgrade(postgres_url)
     assert nearest(postgres_url, pair.vector) == ["read"]
 
 
@@ -418,7 +418,7 @@ def test_a_user_who_may_not_add_the_extension_has_a_store_without_it(limited, po
     postgres.execute(sql.SQL("ALTER ROLE {} CONNECTION LIMIT -1").format(role))
     postgres.execute(sql.SQL("GRANT CREATE ON SCHEMA public TO {}").format(role), name_of(postgres_url))
     postgres.execute("DROP EXTENSION vector CASCADE", name_of(postgres_url))
-    assert schema.upgrade(limited).pending == ()
+    assert tables.upgrade(limited).pending == ()
     with SqlAnalytics(limited) as store:
         store.record_many([a_learned_pair()])
         assert len(store.list_learned_pairs("minilm")) == 1

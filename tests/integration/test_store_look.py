@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.analytics import schema
+from riglm.adapters.analytics import tables
 from riglm.adapters.analytics.inspection import StoreInspector
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.doctor import find_listener
@@ -23,9 +23,9 @@ from tests.started import free_port
 
 HOLDING = """
 import sqlite3, sys
-from riglm.adapters.analytics.sqlite import lease
+from riglm.adapters.analytics.engine import lease, make_engine
 url = sys.argv[1]
-with lease(url):
+with lease(make_engine(url), url):
     connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     print("held", flush=True)
@@ -82,14 +82,14 @@ def test_a_store_of_an_older_schema_is_not_brought_up_to_date(tmp_path: Path) ->
     from alembic import command
 
     url = f"sqlite:///{tmp_path / 'riglm.db'}"
-    config = schema.alembic_config()
-    engine = schema.make_engine(url)
+    config = tables.alembic_config()
+    engine = tables.make_engine(url)
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "0003")
     engine.dispose()
     assert StoreInspector(url, timeout=5).look().schema == "0003"
-    assert StoreInspector(url, timeout=5).look().pending[-1] == schema.SCHEMA_REVISION
+    assert StoreInspector(url, timeout=5).look().pending[-1] == tables.SCHEMA_REVISION
 
 
 def test_a_clock_that_is_far_ahead_of_the_records_is_told(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Self
 from uuid import uuid4
 
 from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.engine import memory_database
 from riglm.adapters.analytics.knowledge import SqlKnowledge
-from riglm.adapters.analytics.schema import upgrade
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.sqlite import memory_database
+from riglm.adapters.analytics.tables import upgrade
 
 
 class _OpenFromCreation:

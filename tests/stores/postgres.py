@@ -20,7 +20,7 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from riglm.adapters.analytics import schema
+from riglm.adapters.analytics import tables
 from tests.started import freeze
 from tests.stores import reaper
 from tests.waiting import WAIT_SECONDS
@@ -202,7 +202,7 @@ class Databases:
         """A new database with riglm's tables, while the block runs; its URL."""
         if self._shape is None:
             self._create(self._template, sql.SQL("template1"))
-            schema.upgrade(self.url_of(self._template))
+            tables.upgrade(self.url_of(self._template))
             self._shape = self.execute(_SHAPE, self._template)
         if not (self._idle and self._is_emptied(self._idle[-1])):
             self._idle.append(f"riglm_test_{uuid4().hex}")

@@ -13,9 +13,8 @@ from uuid import UUID
 
 import typer
 
-from riglm.adapters.analytics import schema
-from riglm.adapters.analytics.schema import SchemaStatus
-from riglm.adapters.analytics.tables import SCHEMA_REVISION
+from riglm.adapters.analytics import tables
+from riglm.adapters.analytics.tables import SCHEMA_REVISION, SchemaStatus
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.locations import store_path, store_url
 from riglm.adapters.export import Exporter, FileFormat
@@ -321,7 +320,7 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
     `run` and `serve` do so by themselves.
     """
-    _print_status(schema.upgrade(store_url(_load_settings(config))), None, as_json)
+    _print_status(tables.upgrade(store_url(_load_settings(config))), None, as_json)
 
 
 @app.command()
@@ -329,7 +328,7 @@ def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
     settings = _load_settings(config)
     container = Container(settings=settings)
-    _print_status(schema.status(container.store_url()), survey(*container.spool_paths()), as_json)
+    _print_status(tables.status(container.store_url()), survey(*container.spool_paths()), as_json)
 
 
 def _load_settings(config: Path | None) -> Settings:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from riglm.adapters.analytics.engine import memory_database
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.adapters.analytics.sqlite import memory_database
 from riglm.adapters.clients.transcript_reading import is_written_by, list_transcripts
 from riglm.adapters.clients.transcripts import SOURCES
 from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values

@@ -15,7 +15,7 @@ from rich.text import Text
 from riglm.adapters.control.dashboard import page_files
 from riglm.adapters.reports import page
 from riglm.application.reports.figures import Observations, read_figures
-from riglm.application.reports.report import ReportInput, build_report
+from riglm.application.reports.report import build_report
 from riglm.cli.evaluate import (
     DaysOption,
     SinceOption,
@@ -127,16 +127,16 @@ def _build_report(
     history, record, stored, definitions = _ask_store(read, settings, db, since) or ((), Observations(), 0, {})
     used = record.usage.listed_sessions + record.usage.unlisted_sessions
     judged = sum(session.started_at >= since and bool(session.tools_available) for session in history)
-    findings = ReportInput(
-        settings=settings,
+    found = build_report(
+        settings,
+        record,
+        replay_by_strategy(history, definitions, kinds, settings, since) if history else {},
+        _format_day,
         stored=stored,
-        replays=replay_by_strategy(history, definitions, kinds, settings, since) if history else {},
         skipped=0 if limit else max(0, used - judged),
-        record=record,
         since=since,
         until=until,
     )
-    found = build_report(findings, _format_day)
     return {**found, "since": json_time(found["since"]), "until": json_time(found["until"])}
 
 

@@ -12,9 +12,12 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, Select
 
 from riglm.adapters.analytics.engine import (
+    APART,
     FAILURES,
     LONG_SECONDS,
+    SECONDS,
     TIMEOUT_SECONDS,
+    database_file,
     is_damage,
     lease,
     make_engine,
@@ -25,9 +28,8 @@ from riglm.adapters.analytics.engine import (
     unavailable,
     writing,
 )
-from riglm.adapters.analytics.schema import bring_up_to_date
-from riglm.adapters.analytics.sqlite import APART, SECONDS, database_file
 from riglm.adapters.analytics.store_file import StoreFile, make
+from riglm.adapters.analytics.tables import bring_up_to_date
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 
 _SOUND_SECONDS: Final = 5.0  # for which a check counts: narrowing a batch down to one record checks the file once

@@ -1,15 +1,17 @@
-"""Connections to the database, and its errors in riglm's words."""
+"""Connections to the database, its errors in riglm's words, and what is particular to SQLite."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
-from riglm.adapters.analytics import sqlite, store_file
-from riglm.adapters.analytics.sqlite import SECONDS, WRITES
+from riglm.adapters.analytics import store_file
 from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, full_disk, shortage_in
 from riglm.domain.redaction import mask_url
 
@@ -21,6 +23,23 @@ LONG_SECONDS: Final = 60.0
 
 FAILURES: Final = (SQLAlchemyError, sqlite3.Error, OSError, ImportError)
 """What is raised while a database cannot be used."""
+
+WRITES: Final = "riglm_writes"
+"""Whether it will write."""
+
+SECONDS: Final = "riglm_seconds"
+"""How many seconds one statement in it may take; None for what the engine was given."""
+
+APART: Final = "riglm_apart"
+"""True if there is no transaction: each statement is independent, as some of maintenance must be."""
+
+_CACHE_KIB: Final = 512  # for pages, a quarter of SQLite's own: riglm mostly appends, and what was used once stays
+_JOURNAL_BYTES: Final = 16 << 20  # what stays of the journal's file once a large one was written back
+
+_FILE: Final = "sqlite:///"
+_IN_MEMORY: Final = "?vfs=memdb"
+_WAL_SECONDS: Final = 5.0
+_WAL_PAUSE_SECONDS: Final = 0.01
 
 _DAMAGED: Final = (
     " — fix: the file is damaged; put a backup in its place, or let `riglm run` or `riglm serve` mend it or set it "
@@ -54,14 +73,14 @@ def unavailable(url: str, error: Exception) -> AnalyticsUnavailableError:
 
 def _reason(url: str, error: Exception) -> str:
     """The reason of a failure; of a full disk which one it is, and the fix."""
-    reason, file = reason_of(error), sqlite.database_file(url)
+    reason, file = reason_of(error), database_file(url)
     if file is not None and _DISK_FULL in reason:
         return full_disk(file)
     return shortage_in(error) or reason
 
 
 def _is_ours(url: str) -> bool:
-    file = sqlite.database_file(url)
+    file = database_file(url)
     try:
         return file is None or store_file.is_ours(file)
     except OSError:
@@ -95,7 +114,7 @@ def safe_url(url: str) -> str:
     if not url.startswith("sqlite"):
         return mask_url(url)
     try:
-        return sqlite.parsed(url).render_as_string(hide_password=True)
+        return parsed(url).render_as_string(hide_password=True)
     except SQLAlchemyError:
         return "(unreadable URL)"
 
@@ -119,12 +138,12 @@ def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = F
                 "PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
             ) from error
         return postgresql.make_engine(url, timeout)
-    if sqlite.parsed(url).get_backend_name() != "sqlite":
+    if parsed(url).get_backend_name() != "sqlite":
         raise AnalyticsUnavailableError(
             f"the analytics store {safe_url(url)} cannot be used: it is neither SQLite nor PostgreSQL — fix: write "
             "sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         )
-    return sqlite.make_engine(url, timeout, durable=durable)
+    return _sqlite_engine(url, timeout, durable=durable)
 
 
 @contextmanager
@@ -147,7 +166,112 @@ def reading(engine: Engine, *, seconds: float | None = LONG_SECONDS) -> Iterator
 def lease(engine: Engine, url: str) -> AbstractContextManager[bool]:
     """Hold the maintenance lease while the block runs; yields False if another process holds it."""
     if engine.dialect.name == "sqlite":
-        return sqlite.lease(url)
+        return _file_lease(url)
     from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # see make_engine
 
     return postgresql.lease(engine)
+
+
+def _sqlite_engine(url: str, timeout: float, *, durable: bool) -> Engine:
+    """An engine for SQLite that makes a missing file; statements wait `timeout` seconds for others."""
+    file = database_file(url)
+    engine = create_engine(parsed(url), hide_parameters=True, connect_args={"timeout": timeout})
+
+    def set_up(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # the driver begins no transactions: _begin does
+        connection.text_factory = lambda raw: raw.decode(errors="replace")  # damaged text ends no reading
+        connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}").close()
+        connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}").close()
+        connection.execute(f"PRAGMA journal_size_limit={_JOURNAL_BYTES}").close()
+
+    def name_database(_dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
+        if file is not None:
+            store_file.make(file)
+            store_file.extend_index(file)
+            arguments[0] = f"{Path(arguments[0]).as_uri()}?mode=rw"  # SQLite creates none: a move would be missed
+        else:
+            arguments[0] = parsed(url).database
+        options["uri"] = True
+
+    def begin(connection: Connection) -> None:
+        if file is not None:
+            store_file.extend_index(file)
+        options = connection.get_execution_options()
+        if not options.get(APART):
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(WRITES) else "BEGIN")
+
+    def close(_connection: Any, _record: Any) -> None:
+        if file is not None:
+            store_file.extend_index(file)  # the last connection writes the journal back
+
+    if parsed(url).database:
+        event.listen(engine, "do_connect", name_database)
+    event.listen(engine, "connect", set_up)
+    event.listen(engine, "begin", begin)
+    event.listen(engine, "close", close)
+    return engine
+
+
+def parsed(url: str) -> URL:
+    """Return a URL as SQLAlchemy has it; all that follows `sqlite:///` is the file, with any characters."""
+    return URL.create("sqlite", database=url.removeprefix(_FILE)) if url.startswith(_FILE) else make_url(url)
+
+
+def database_file(url: str) -> Path | None:
+    """The database file that `url` names, if it names one."""
+    if not url.startswith("sqlite"):
+        return None
+    place = parsed(url)
+    if not place.database or place.database.startswith((":memory:", "file:")):
+        return None
+    return Path(place.database)
+
+
+def prepare(engine: Engine, url: str) -> None:
+    """Let readers run next to the writer, and let a new file shrink a little at a time."""
+    file = database_file(url)
+    if file is None:
+        return
+    raw = engine.raw_connection()
+    try:
+        cursor = raw.cursor()
+        if file.stat().st_size == 0:  # in an old one this would write, and change nothing
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        use_wal(cursor)
+    finally:
+        raw.close()
+
+
+def use_wal(cursor: Any) -> None:
+    """Change the journal's mode; SQLite does not wait for another process that does the same, so this does."""
+    until = time.monotonic() + _WAL_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(_WAL_PAUSE_SECONDS)
+        else:
+            return
+
+
+@contextmanager
+def memory_database() -> Iterator[str]:
+    """Create an empty database in the memory of this process, and yield its URL. It is lost when the block ends."""
+    database = f"file:/riglm-{uuid4().hex}{_IN_MEMORY}"
+    with closing(sqlite3.connect(database, uri=True, check_same_thread=False)):
+        yield f"{_FILE}{database}"
+
+
+@contextmanager
+def _file_lease(url: str) -> Iterator[bool]:
+    """Hold the exclusive lock on a database next to this one, to which others write; yields False if it is taken."""
+    file = database_file(url)
+    if file is not None:
+        with store_file.locked(file.with_name(f"{file.name}-lease"), timeout=0) as mine:
+            yield mine
+        return
+    database = (parsed(url).database or "").replace(_IN_MEMORY, f"-lease{_IN_MEMORY}")
+    with closing(sqlite3.connect(database, uri=True, timeout=0, isolation_level=None)) as connection:
+        yield store_file.is_locked_by(connection)

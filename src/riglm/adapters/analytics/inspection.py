@@ -15,13 +15,21 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, create_engine, func, select, text
 from sqlalchemy.pool import NullPool
 
-from riglm.adapters.analytics.engine import make_engine, reading, safe_url, translated
+from riglm.adapters.analytics.engine import database_file, make_engine, reading, safe_url, translated
 from riglm.adapters.analytics.maintenance import get_reliable_time
 from riglm.adapters.analytics.rows import count
-from riglm.adapters.analytics.schema import current_revision, pending_after
-from riglm.adapters.analytics.sqlite import database_file
 from riglm.adapters.analytics.store_file import connect
-from riglm.adapters.analytics.tables import exposure, invocation, kg_entity, kg_observation, session, thought, tool_pin
+from riglm.adapters.analytics.tables import (
+    current_revision,
+    exposure,
+    invocation,
+    kg_entity,
+    kg_observation,
+    pending_after,
+    session,
+    thought,
+    tool_pin,
+)
 from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.doctor import KnowledgeTotals, RecordedClient, StoreStatus
 

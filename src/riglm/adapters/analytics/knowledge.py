@@ -1,22 +1,39 @@
-"""Knowledge kept in a SQL database."""
+"""Knowledge kept in a SQL database, with its vectors in memory."""
 
+import json
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import islice
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Connection, Pool, Select, bindparam, case, delete, func, or_, select, true, update
+import numpy as np
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Pool,
+    Select,
+    Text,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    type_coerce,
+    update,
+)
 from sqlalchemy import Table as SqlTable
 
 from riglm.adapters.analytics.database import Database, SqlStore, reads
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
-from riglm.adapters.analytics.knowledge_index import KnowledgeIndex, get_table_version
 from riglm.adapters.analytics.prediction_store import MAX_STORED_LENGTH
-from riglm.adapters.analytics.rows import DatabaseRow, count, insert_into, rows_in, slices, to_bytes
+from riglm.adapters.analytics.rows import DatabaseRow, count, from_bytes, insert_into, rows_in, slices, to_bytes
 from riglm.adapters.analytics.tables import SafeText, kg_entity, kg_observation, kg_relation, knowledge_clock, thought
 from riglm.domain.knowledge import (
     MAX_SNIPPET_LENGTH,
@@ -33,6 +50,11 @@ from riglm.domain.knowledge import (
     limited,
 )
 from riglm.ports.knowledge import KnowledgeCounts, KnowledgePort, Scope, UpsertCounts
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from riglm.domain.prediction import Vector
 
 Piece = Thought | Entity | Observation
 
@@ -53,10 +75,95 @@ GRAPH_ORIGIN: Final = Origin.TOOL
 """Who writes a graph: a memory server, when a model asks it to."""
 
 _ROW_BATCH_SIZE: Final = 200  # a statement holds up the other writers of the database
+_READ_BATCH_SIZE: Final = 1_000
 _TEXT_READ: Final = MAX_STORED_LENGTH * (MAX_SNIPPET_LENGTH + 1)  # cutting reads the character behind the last
 _TAKEN: Final = ("text", "kind", "model", "dimensions", "vector")
 _LIMITS: Final = ("tags", "origin", "is_private")
 _Kept = TypeVar("_Kept", bound=Piece)
+
+
+TableVersion = tuple[int, int]
+"""When a table's pieces were changed last, and when some were removed, by the table's own clock."""
+
+
+def get_table_version(connection: Connection, table: SqlTable) -> TableVersion:
+    """Return the version of a table; (0, 0) if it never had a piece."""
+    clock = knowledge_clock.c
+    row = connection.execute(select(clock.changed, clock.removed).where(clock.piece == table.name)).one_or_none()
+    return (0, 0) if row is None else (row.changed, row.removed)
+
+
+class KnowledgeIndex:
+    """All pieces of a table with a vector of one model, as they were at one version of the table."""
+
+    def __init__(self, connection: Connection, table: SqlTable, model: str, dimensions: int) -> None:
+        """Read the pieces. A reader that comes meanwhile to a later version reads them again."""
+        self.version = get_table_version(connection, table)
+        self.model = model
+        columns = table.c
+        fits = (columns.model == model) & (columns.dimensions == dimensions)
+        room = count(connection, table, fits)
+        self._vectors: Vector = np.empty((room, dimensions), np.float32)
+        self._ids: list[UUID] = []
+        self._tagged: dict[str, list[int]] = defaultdict(list)
+        self._owner_numbers: dict[str, int] = {}
+        owners: list[int] = []
+        hidden: list[bool] = []
+        query = select(
+            columns.id,
+            columns.owner,
+            type_coerce(columns.tags, Text).label("tags"),
+            (columns.is_private if "is_private" in columns else false()).label("hidden"),
+            columns.vector,
+        )
+        ordered = query.where(fits).order_by(columns.changed, columns.id).limit(room)
+        for rows in connection.execute(ordered, execution_options={"yield_per": _READ_BATCH_SIZE}).partitions():
+            start = len(self._ids)
+            read = from_bytes(b"".join(row.vector for row in rows), dimensions, len(rows))
+            self._vectors[start : start + len(rows)] = read
+            for place, row in enumerate(rows, start):
+                for tag in json.loads(row.tags) if row.tags != "[]" else ():
+                    self._tagged[tag].append(place)
+            self._ids += [row.id for row in rows]
+            numbers = self._owner_numbers
+            owners += [numbers.setdefault(row.owner, len(numbers)) for row in rows]
+            hidden += [bool(row.hidden) for row in rows]
+        self._vectors = self._vectors[: len(self._ids)]
+        self._owners = np.array(owners, np.int32)
+        self._hidden = np.array(hidden, np.bool_)
+
+    @property
+    def dimensions(self) -> int:
+        """How many numbers each vector has."""
+        return int(self._vectors.shape[1])
+
+    def nearest(self, asked: Embedding, scope: Scope, most: int) -> list[tuple[UUID, float]]:
+        """Return the ids and cosine similarities of the pieces that are nearest and in the scope, best first."""
+        places = np.flatnonzero(self._in_scope(scope))
+        if not len(places) or most < 1:
+            return []
+        scores = (self._vectors @ asked.vector)[places]
+        if len(places) > most:
+            bar = np.partition(scores, len(scores) - most)[len(scores) - most]
+            places, scores = places[scores >= bar], scores[scores >= bar]
+        best = np.lexsort((places, -scores))[:most]
+        return [(self._ids[places[each]], float(scores[each])) for each in best]
+
+    def _in_scope(self, scope: Scope) -> "NDArray[np.bool_]":
+        wanted = np.ones(len(self._ids), np.bool_)
+        if scope.owner is not None:
+            wanted &= self._owners == self._owner_numbers.get(scope.owner, -1)
+        if not scope.include_private:
+            wanted &= ~self._hidden
+        if scope.include_tags:
+            wanted &= self._has_any(scope.include_tags)
+        return wanted & ~self._has_any(scope.exclude_tags)
+
+    def _has_any(self, tags: Collection[str]) -> "NDArray[np.bool_]":
+        found = np.zeros(len(self._ids), np.bool_)
+        for tag in tags:
+            found[self._tagged.get(tag, [])] = True
+        return found
 
 
 class SqlKnowledge(SqlStore, KnowledgePort):

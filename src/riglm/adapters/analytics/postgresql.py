@@ -15,8 +15,8 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 
+from riglm.adapters.analytics.engine import APART, SECONDS
 from riglm.adapters.analytics.rows import from_bytes
-from riglm.adapters.analytics.sqlite import APART, SECONDS
 from riglm.adapters.analytics.tables import VECTOR_TABLE, learned_pair
 from riglm.domain.errors import AnalyticsUnavailableError
 

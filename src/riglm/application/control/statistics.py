@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.reports.figures import ListObservation, cost_fields, hit_figures, list_figures, tool_statistics
-from riglm.application.reports.verdict import judge_figures
+from riglm.application.reports.report import judge_figures
 from riglm.domain.schemas import control_api as models
 from riglm.domain.upstream import UpstreamHealth
 from riglm.ports.analytics import AnalyticsPort, SessionHistoryPort, TrainingCall

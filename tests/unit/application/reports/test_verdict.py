@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.application.reports.verdict import Interval, VerdictInput, judge, ratio_by_session, share_by_session, wilson
+from riglm.application.reports.report import Interval, VerdictInput, judge, ratio_by_session, share_by_session, wilson
 
 GOOD = VerdictInput(is_on=False, others=0, sessions=40, calls=400, recorded=40, hidden=True, price=Interval(0.6, 0.9))
 
