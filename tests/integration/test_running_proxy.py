@@ -8,8 +8,7 @@ import pytest
 
 from riglm.application.control.overrides import delete_override, get_override
 from riglm.application.control.sessions import get_prediction, get_session, list_sessions
-from riglm.application.control.statistics import get_series, get_summary
-from riglm.application.control.tools import get_tool, list_tools
+from riglm.application.control.statistics import get_series, get_summary, get_tool, list_tools
 from riglm.domain.errors import NotFoundError
 from riglm.domain.session import uuid7
 from riglm.lifespan import create_control

@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from riglm.adapters.analytics import tables
-from riglm.adapters.analytics.inspection import StoreInspector
+from riglm.adapters.analytics.inspection import inspect_store
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.doctor import find_listener
 from riglm.application.setup.store_checks import check_store, check_store_files
@@ -62,12 +63,12 @@ def test_a_store_at_work_is_told_with_who_holds_it_and_left_as_it_was(tmp_path: 
     url, now = f"sqlite:///{file}", time.time()
     with SqlAnalytics(url) as store, held(url) as process:
         del store
-        facts = StoreInspector(url, timeout=5).look()
+        facts = inspect_store(url, timeout=5)
         assert (facts.keeper, facts.writer) == (f"process {process}", f"process {process}")
     with SqlAnalytics(url) as store:
         store.record_many([session("codex", now - 10), session("codex", now - 5), session("cursor", now)])
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
-        facts = StoreInspector(url, timeout=5).look()
+        facts = inspect_store(url, timeout=5)
         after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
     assert before == after
     assert [(each.name, each.sessions, each.last_seen) for each in facts.clients] == [
@@ -88,22 +89,22 @@ def test_a_store_of_an_older_schema_is_not_brought_up_to_date(tmp_path: Path) ->
         config.attributes["connection"] = connection
         command.upgrade(config, "0003")
     engine.dispose()
-    assert StoreInspector(url, timeout=5).look().schema == "0003"
-    assert StoreInspector(url, timeout=5).look().pending[-1] == tables.SCHEMA_REVISION
+    assert inspect_store(url, timeout=5).schema == "0003"
+    assert inspect_store(url, timeout=5).pending[-1] == tables.SCHEMA_REVISION
 
 
 def test_a_clock_that_is_far_ahead_of_the_records_is_told(tmp_path: Path) -> None:
     url, day = f"sqlite:///{tmp_path / 'riglm.db'}", 86_400.0
     with SqlAnalytics(url) as store:
         store.record_many([session("codex", time.time() - 400 * day)])
-    found = check_store(StoreInspector(url, timeout=5).look, Settings(), {}, {})
+    found = check_store(partial(inspect_store, url, timeout=5), Settings(), {}, {})
     told = {each.place: each.what for each in found}
     assert "400 days ahead" in told["clock"]
     assert told["records"] == "the newest is 400 days old"
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert StoreInspector(f"sqlite:///{tmp_path / 'none' / 'riglm.db'}", timeout=5).look().schema is None
+    assert inspect_store(f"sqlite:///{tmp_path / 'none' / 'riglm.db'}", timeout=5).schema is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +113,7 @@ def test_a_store_on_a_server_is_told_as_one_in_a_file_is(postgres_url: str) -> N
         store.record_many([session("codex", 5.0)])
         with store.maintenance_lease() as mine:
             assert mine
-            facts = StoreInspector(postgres_url, timeout=5).look()
+            facts = inspect_store(postgres_url, timeout=5)
     assert (facts.sessions, facts.keeper, facts.pending) == (1, "a riglm", ())
     assert facts.size_bytes > 0
 

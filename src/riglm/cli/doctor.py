@@ -13,10 +13,16 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from riglm.adapters.analytics.inspection import StoreInspector
+from riglm.adapters.analytics.inspection import inspect_store
 from riglm.adapters.configuration.loading import Configuration, Options, load, with_setting_changes
 from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, store_path
-from riglm.adapters.configuration.presence import missing_parts, require_embedder, require_predictor, started_in
+from riglm.adapters.configuration.presence import (
+    missing_parts,
+    require_all,
+    require_embedder,
+    require_predictor,
+    started_in,
+)
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
 from riglm.application.owners import server_info
 from riglm.application.setup.doctor_checks import (
@@ -45,7 +51,7 @@ from riglm.cli.setup_access import configurations_in_use, installations, is_name
 from riglm.cli.store_access import read_setting_changes
 from riglm.container import Container
 from riglm.domain.client_setup import ENTRY, ClientSetup
-from riglm.domain.doctor import DoctorSection, Finding, Severity, StoreStatus, is_healthy
+from riglm.domain.doctor import DoctorSection, Finding, Severity, is_healthy
 from riglm.domain.duration import format_count
 from riglm.domain.errors import AnalyticsUnavailableError, ConfigurationError
 from riglm.domain.redaction import Redactor, holds_secret, sounds_secret
@@ -190,11 +196,12 @@ def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> 
         configuration = load(options)
         with contextlib.suppress(AnalyticsUnavailableError):  # the check of the store reports it
             configuration = with_setting_changes(configuration, read_setting_changes(configuration.settings))
-        problems = "\n".join(_problems(configuration))
     except ConfigurationError as error:
         configuration, problems = None, str(error)
         with contextlib.suppress(ConfigurationError):
             configuration = load(Options(config=options.config, with_servers=False))
+    else:
+        problems = _find_problems(configuration)
     return _Subject(
         label=options.config.stem if options.config and not is_alone else "",
         configuration=configuration,
@@ -204,23 +211,25 @@ def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> 
     )
 
 
-def _problems(configuration: Configuration) -> list[str]:
+def _find_problems(configuration: Configuration) -> str:
     """Return all that keeps riglm from starting so, but what is missing of single servers."""
-    from riglm.adapters.embedding import embedders
+    from riglm.adapters.embedding.embedders import require_known_model
 
     settings = configuration.settings
-    found: dict[str, None] = {}
-    try:
+
+    def make_predictor() -> None:
         require_predictor(configuration)
         Container(settings=settings).predictor()
-    except ConfigurationError as error:
-        found |= dict.fromkeys(str(error).splitlines())
-    try:
+
+    def know_model() -> None:
         require_embedder(configuration)
-        embedders.require_known_model(settings.embedder)
+        require_known_model(settings.embedder)
+
+    try:
+        require_all(make_predictor, know_model)
     except ConfigurationError as error:
-        found |= dict.fromkeys(str(error).splitlines())
-    return list(found)
+        return str(error)
+    return ""
 
 
 def _is_enforced(settings: Settings) -> bool:
@@ -283,14 +292,14 @@ def _common_checks(
 ) -> list[Check]:
     """Return the checks of what all configurations have in common."""
     from riglm.adapters.spool.file_lock import LOCK
-    from riglm.cli.embedder import examine
+    from riglm.cli.config import examine_embedder
 
     serving = ""
     with contextlib.suppress(OSError):  # read without locking it
         serving = (data_directory(os.environ) / LOCK).read_text("utf-8", "replace")
     embedder = settings.embedder
     wanted = embedder.provider if embedder.provider == "static" else embedder.model
-    load_model = partial(examine, embedder) if settings.intercepts_lists else None
+    load_model = partial(examine_embedder, embedder) if settings.intercepts_lists else None
     places = [ListenAddress("downstream", settings.downstream.host, settings.downstream.port, "riglm serve", False)]
     if settings.control.enabled:
         places.append(ListenAddress("control", settings.control.host, settings.control.port, "the control API", True))
@@ -303,12 +312,9 @@ def _common_checks(
         note = Finding(DoctorSection.STORE, Severity.NOTE, "storage.kind", what)
         return [*checks, _check(DoctorSection.STORE, list, [note])]
     of_store = (DoctorSection.STORE, DoctorSection.CLIENTS, DoctorSection.KNOWLEDGE, DoctorSection.TOOLS)
-    look = partial(check_store, partial(_look_at_store, settings), settings, rules, on_change)
+    inspect = partial(inspect_store, Container(settings=settings).store_url(), timeout=settings.storage.timeout)
+    look = partial(check_store, inspect, settings, rules, on_change)
     return [*checks, Check(of_store, in_thread(look)), _check(DoctorSection.STORE, _check_store_files, settings)]
-
-
-def _look_at_store(settings: Settings) -> StoreStatus:
-    return StoreInspector(Container(settings=settings).store_url(), timeout=settings.storage.timeout).look()
 
 
 def _check_store_files(settings: Settings) -> Iterable[Finding]:

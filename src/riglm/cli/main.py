@@ -32,7 +32,7 @@ GROUPS: Final = {
         "stats": ("usage:stats", "Sum up what was recorded."),
         "sessions": ("usage:sessions", "List all recorded sessions, or one session's calls."),
         "tools": ("trust:tools", "List recorded tools, and approve those that changed."),
-        "evaluate": ("evaluate:evaluate", "Compare strategies and prices on your recorded sessions."),
+        "evaluate": ("report:evaluate", "Compare strategies and prices on your recorded sessions."),
     },
     "Configure": {
         "enforce": ("config:enforce", "Enable filtering: clients get only the selected tools."),
@@ -43,7 +43,7 @@ GROUPS: Final = {
     },
     "Maintain": {
         "db": ("database:app", "Maintain the store."),
-        "embedder": ("embedder:app", "Manage the embedding model."),
+        "embedder": ("config:embedder_app", "Manage the embedding model."),
         "knowledge": ("knowledge:app", "Fill, search and maintain the knowledge store."),
         "audit": ("database:audit_app", "Check the audit log."),
     },

@@ -11,7 +11,6 @@ from rich.live import Live
 
 from riglm.application.reports.figures import (
     Observations,
-    ToolStatistics,
     cost_fields,
     hit_figures,
     list_figures,
@@ -35,6 +34,7 @@ from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.duration import format_count
 from riglm.domain.errors import RiglmError
 from riglm.domain.invocation import ToolInvocation
+from riglm.domain.schemas.control_api import ToolEntry
 from riglm.domain.schemas.settings import Settings
 from riglm.domain.session_cost import MAX_CALLS, MAX_SESSIONS
 from riglm.ports.analytics import AnalyticsPort, SessionSummary
@@ -273,21 +273,11 @@ def invocation_fields(call: ToolInvocation) -> dict[str, Any]:
     }
 
 
-def tool_fields(tool: ToolStatistics) -> dict[str, Any]:
+def tool_fields(tool: ToolEntry) -> dict[str, Any]:
     """A tool's statistics for JSON output."""
-    return {
-        "tool": tool.tool,
-        "upstream": tool.upstream,
-        "invocations": tool.invocations,
-        "failures": tool.failures,
-        "uses": tool.uses,
-        "listed": tool.listed,
-        "searched": tool.searched,
-        "sessions": tool.sessions,
-        "median_ms": None if tool.median_ms is None else round(tool.median_ms, 3),
-        "p95_ms": None if tool.p95_ms is None else round(tool.p95_ms, 3),
-        "last_used": json_time(tool.last_used),
-    }
+    values = tool.model_dump(exclude={"named"})
+    times = {name: values[name] and round(values[name], 3) for name in ("median_ms", "p95_ms")}
+    return {**values, **times, "last_used": json_time(tool.last_used)}
 
 
 def find_session(store: AnalyticsPort, wanted: str) -> SessionSummary:
@@ -327,7 +317,7 @@ def _session_row(summary: SessionSummary) -> Sequence[object]:
     return session.id, started, client, reached, session.era.value, recognised, summary.invocations, summary.failures
 
 
-def _tool_row(tool: ToolStatistics) -> Sequence[object]:
+def _tool_row(tool: ToolEntry) -> Sequence[object]:
     times = ("-" if each is None else each for each in (tool.median_ms, tool.p95_ms))
     counts = (tool.invocations, tool.failures, tool.listed, tool.searched, tool.sessions)
     return tool.tool, tool.upstream or "-", *counts, *times, written_time(tool.last_used)

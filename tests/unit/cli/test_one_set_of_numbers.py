@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
-from riglm.application.control.statistics import get_series, get_summary
-from riglm.application.control.tools import get_tool, list_tools
+from riglm.application.control.statistics import get_series, get_summary, get_tool, list_tools
 from riglm.cli.main import app
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation

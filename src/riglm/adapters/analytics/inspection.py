@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -84,47 +83,41 @@ _KEEPER: Final = text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoreInspector:
-    """Looks at the database at a URL, of SQLite or PostgreSQL. Each question may take `timeout` seconds."""
+def inspect_store(url: str, *, timeout: float) -> StoreStatus:
+    """Return the state of the database at a URL, of SQLite or PostgreSQL; each question may take `timeout` seconds.
 
-    url: str
-    timeout: float = field(kw_only=True)
+    Raises:
+        AnalyticsUnavailableError: it cannot be read; `SchemaTooNewError` when a newer riglm wrote it.
+    """
+    file = database_file(url)
+    about: dict[str, Any] = {"place": str(file) if file else safe_url(url)}
+    with translated(url):
+        if file is not None:
+            about["free_bytes"] = _free(file.parent)
+            if not file.exists():
+                return StoreStatus(schema=None, **about)
+            about |= _of_file(file)
+        with _engine(url, file, timeout) as engine, reading(engine, seconds=timeout) as connection:
+            current = current_revision(connection)
+            if file is None:
+                about |= _of_server(connection)
+            pending = pending_after(current, url)
+            if not pending:
+                about |= _recorded(connection)
+    return StoreStatus(schema=current, pending=pending, **about)
 
-    def look(self) -> StoreStatus:
-        """The store as it is.
 
-        Raises:
-            AnalyticsUnavailableError: it cannot be read; `SchemaTooNewError` when a newer riglm wrote it.
-        """
-        file = database_file(self.url)
-        about: dict[str, Any] = {"place": str(file) if file else safe_url(self.url)}
-        with translated(self.url):
-            if file is not None:
-                about["free_bytes"] = _free(file.parent)
-                if not file.exists():
-                    return StoreStatus(schema=None, **about)
-                about |= _of_file(file)
-            with self._engine(file) as engine, reading(engine, seconds=self.timeout) as connection:
-                current = current_revision(connection)
-                if file is None:
-                    about |= _of_server(connection)
-                pending = pending_after(current, self.url)
-                if not pending:
-                    about |= _recorded(connection)
-        return StoreStatus(schema=current, pending=pending, **about)
-
-    @contextmanager
-    def _engine(self, file: Path | None) -> Iterator[Engine]:
-        if file is None:
-            engine = make_engine(self.url, timeout=self.timeout)
-        else:
-            opened = partial(connect, file.resolve(), "ro", self.timeout)
-            engine = create_engine("sqlite://", creator=opened, poolclass=NullPool, hide_parameters=True)
-        try:
-            yield engine
-        finally:
-            engine.dispose()
+@contextmanager
+def _engine(url: str, file: Path | None, timeout: float) -> Iterator[Engine]:
+    if file is None:
+        engine = make_engine(url, timeout=timeout)
+    else:
+        opened = partial(connect, file.resolve(), "ro", timeout)
+        engine = create_engine("sqlite://", creator=opened, poolclass=NullPool, hide_parameters=True)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def _of_file(file: Path) -> dict[str, Any]:

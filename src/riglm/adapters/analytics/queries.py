@@ -1,6 +1,8 @@
 """Queries of what was recorded: sessions, calls, lists, tools, what prediction learns from, and the export of all."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import mode
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,17 +26,26 @@ from sqlalchemy import (
 )
 
 from riglm.adapters.analytics import rows, tables
-from riglm.adapters.analytics.database import SqlStore, reads
+from riglm.adapters.analytics.database import SqlStore, reads, reads_quickly
 from riglm.adapters.analytics.prediction_store import ESCAPE, profile_patterns
 from riglm.adapters.analytics.rows import NameTuple, count, count_within, from_bytes, rows_in, slices, toolsets
-from riglm.adapters.analytics.tables import cooccurrence, exposure, invocation, learned_pair, session, token_usage
+from riglm.adapters.analytics.tables import (
+    cooccurrence,
+    exposure,
+    invocation,
+    learned_pair,
+    session,
+    token_usage,
+    training_update,
+)
 from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.exposure import ANSWER_SURFACES, SEARCH_SURFACE, Exposure
-from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
+from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.learning import LearnedPair
+from riglm.domain.prediction import Vector
 from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod
 from riglm.domain.session_cost import MAX_SESSIONS, TokenUsage
-from riglm.ports.analytics import ExportRow, RecordKind, SessionSummary, TrainingCall, TrainingSession
+from riglm.ports.analytics import ExportRow, RecordKind, SessionKey, SessionSummary, TrainingCall, TrainingSession
 
 ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
 """True if an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
@@ -44,8 +55,33 @@ of_servers: Final = invocation.c.upstream != OWN_UPSTREAM
 _failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
 
 
+def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
+    """What was hidden, in place of what was available."""
+    available = row.pop("available")
+    return {**row, "hidden": sorted(set(available) - set(row["shown"]))}
+
+
+def _with_vector(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "vector": from_bytes(row["vector"], row["dimensions"]).tolist()}
+
+
+_TIMES: Final[Mapping[RecordKind, Column[Any]]] = {  # of the events in each table
+    RecordKind.SESSIONS: session.c.started_at,
+    RecordKind.INVOCATIONS: invocation.c.timestamp,
+    RecordKind.EXPOSURES: exposure.c.timestamp,
+    RecordKind.COOCCURRENCES: cooccurrence.c.last_updated,
+    RecordKind.LEARNED_PAIRS: learned_pair.c.updated_at,
+    RecordKind.OVERRIDES: tables.override.c.created_at,
+    RecordKind.WARM_SETS: tables.warm_set.c.created_at,
+}
+_CONVERSIONS: Final = {RecordKind.EXPOSURES: _with_hidden, RecordKind.LEARNED_PAIRS: _with_vector}
+_LISTS: Final = frozenset({"tools_available", "shown", "available"})  # columns that refer to lists of tools
+
+_PAIRS_PER_TOOL: Final = 200  # that are read for each tool of a map, at most
+
+
 class SqlQueries(SqlStore):
-    """Queries of what was recorded; part of `SqlAnalytics`."""
+    """Queries of what was recorded, and its export; part of `SqlAnalytics`."""
 
     @reads
     def list_exposures(self, connection: Connection, *session_ids: UUID) -> Sequence[Exposure]:
@@ -114,6 +150,95 @@ class SqlQueries(SqlStore):
         order = (columns.updated_at.desc(), columns.confidence.desc(), columns.id)
         query = select(learned_pair).where(columns.model == model).order_by(*order).limit(limit)
         return [rows.learned_pair_from(row) for row in connection.execute(query).mappings()]
+
+    @reads_quickly
+    def list_sessions(
+        self, connection: Connection, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
+    ) -> Sequence[SessionSummary]:
+        started, id_ = session.c.started_at, session.c.id
+        chosen: list[ColumnElement[bool]] = [session.c.ended_at.is_(None)] if active_only else []
+        if before is not None:
+            chosen += [started <= before.started_at, or_(started < before.started_at, id_ < before.id)]
+        return latest_sessions(connection, limit, *chosen)
+
+    @reads_quickly
+    def find_session(self, connection: Connection, session_id: UUID) -> SessionSummary | None:
+        return next(iter(latest_sessions(connection, 1, session.c.id == session_id)), None)
+
+    @reads_quickly
+    def count_sessions(self, connection: Connection, since: float = 0.0) -> tuple[int, int]:
+        all_ = select(func.count()).select_from(session)
+        open_ = connection.execute(all_.where(session.c.ended_at.is_(None))).scalar_one()
+        return open_, connection.execute(all_.where(session.c.started_at >= since)).scalar_one()
+
+    @reads_quickly
+    def get_earliest_call_time(self, connection: Connection) -> float:
+        earliest = connection.execute(select(func.min(invocation.c.timestamp))).scalar_one()
+        return math.inf if earliest is None else earliest
+
+    @reads_quickly
+    def list_invocations(
+        self, connection: Connection, session_id: UUID, limit: int | None = None
+    ) -> Sequence[ToolInvocation]:
+        columns = invocation.c
+        query = select(invocation).where(columns.session_id == session_id)
+        latest = query.order_by(columns.sequence_number.desc(), columns.id.desc()).limit(limit)
+        return [rows.invocation_from(row) for row in connection.execute(latest).mappings()][::-1]
+
+    @reads_quickly
+    def latest_exposures(self, connection: Connection, session_id: UUID, most: int) -> Sequence[Exposure]:
+        return latest_exposures(connection, [session_id], most)
+
+    @reads_quickly
+    def list_top_cooccurrences(self, connection: Connection, most_tools: int) -> Sequence[Cooccurrence]:
+        a, b = cooccurrence.c.tool_a, cooccurrence.c.tool_b
+        order = (cooccurrence.c.count.desc(), a, b)
+        tools: dict[str, None] = {}
+        for pair in connection.execute(select(a, b).order_by(*order).limit(most_tools * _PAIRS_PER_TOOL)):
+            if len(tools.keys() | set(pair)) > most_tools:
+                break
+            tools |= dict.fromkeys(pair)
+        among = select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
+        return [Cooccurrence(**row) for row in connection.execute(among).mappings()]
+
+    @reads_quickly
+    def get_context_vectors(self, connection: Connection, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
+        import numpy as np  # noqa: PLC0415  # a store that is never asked for vectors need not load it
+
+        pair, taught = learned_pair.c, training_update.c
+        query = (
+            select(taught.session_id, pair.model, pair.vector, pair.dimensions)
+            .join_from(training_update, learned_pair, taught.pair_id == pair.id)
+            .where(pair.dimensions > 0)
+            .order_by(taught.session_id, taught.pair_id)
+        )
+        found = list(rows_in(connection, query, taught.session_id, session_ids))
+        model = mode(row.model for row in found) if found else ""
+        vectors: dict[UUID, list[Vector]] = {}
+        for row in found:
+            if row.model == model:
+                vectors.setdefault(row.session_id, []).append(from_bytes(row.vector, row.dimensions))
+        return {id_: np.mean(each, axis=0, dtype=np.float32) for id_, each in vectors.items()}
+
+    @reads
+    def count_rows(self, connection: Connection, kind: RecordKind, since: float = 0.0) -> int:
+        return count(connection, _TIMES[kind].table, _TIMES[kind] >= since)
+
+    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
+        time, convert = _TIMES[kind], _CONVERSIONS.get(kind, dict)
+        order = (time, *time.table.primary_key)  # these identify every row
+        chosen: ColumnElement[bool] = time >= since
+        while True:
+            query = select(time.table).where(chosen).order_by(*order).limit(at_once)
+            with self._database.reading() as connection:
+                found = connection.execute(query).mappings().all()
+                lists = toolsets(connection, (row[column] for row in found for column in _LISTS & row.keys()))
+            if found:
+                yield [convert(_plain(row, lists)) for row in found]
+            if len(found) < at_once:
+                return
+            last = tuple_(*(literal(found[-1][column.name], column.type) for column in order))
+            chosen = and_(time >= found[-1][time.name], tuple_(*order) > last)  # the time alone, for its index
 
 
 def _in_profile(profile: str) -> ColumnElement[bool]:
@@ -252,53 +377,6 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
         .where(chosen)
         .subquery()
     )
-
-
-def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
-    """What was hidden, in place of what was available."""
-    available = row.pop("available")
-    return {**row, "hidden": sorted(set(available) - set(row["shown"]))}
-
-
-def _with_vector(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "vector": from_bytes(row["vector"], row["dimensions"]).tolist()}
-
-
-_TIMES: Final[Mapping[RecordKind, Column[Any]]] = {  # of the events in each table
-    RecordKind.SESSIONS: session.c.started_at,
-    RecordKind.INVOCATIONS: invocation.c.timestamp,
-    RecordKind.EXPOSURES: exposure.c.timestamp,
-    RecordKind.COOCCURRENCES: cooccurrence.c.last_updated,
-    RecordKind.LEARNED_PAIRS: learned_pair.c.updated_at,
-    RecordKind.OVERRIDES: tables.override.c.created_at,
-    RecordKind.WARM_SETS: tables.warm_set.c.created_at,
-}
-_CONVERSIONS: Final = {RecordKind.EXPOSURES: _with_hidden, RecordKind.LEARNED_PAIRS: _with_vector}
-_LISTS: Final = frozenset({"tools_available", "shown", "available"})  # columns that refer to lists of tools
-
-
-class SqlExport(SqlStore):
-    """Export of what is stored; part of `SqlAnalytics`."""
-
-    @reads
-    def count_rows(self, connection: Connection, kind: RecordKind, since: float = 0.0) -> int:
-        return count(connection, _TIMES[kind].table, _TIMES[kind] >= since)
-
-    def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
-        time, convert = _TIMES[kind], _CONVERSIONS.get(kind, dict)
-        order = (time, *time.table.primary_key)  # these identify every row
-        chosen: ColumnElement[bool] = time >= since
-        while True:
-            query = select(time.table).where(chosen).order_by(*order).limit(at_once)
-            with self._database.reading() as connection:
-                found = connection.execute(query).mappings().all()
-                lists = toolsets(connection, (row[column] for row in found for column in _LISTS & row.keys()))
-            if found:
-                yield [convert(_plain(row, lists)) for row in found]
-            if len(found) < at_once:
-                return
-            last = tuple_(*(literal(found[-1][column.name], column.type) for column in order))
-            chosen = and_(time >= found[-1][time.name], tuple_(*order) > last)  # the time alone, for its index
 
 
 def _plain(row: RowMapping, lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:

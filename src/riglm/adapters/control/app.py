@@ -16,8 +16,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control.dashboard import CONTENT_SECURITY_POLICY, page_routes
-from riglm.adapters.control.routes import ROUTERS, MetricsSource, parts_of_the_schema
-from riglm.adapters.control.strict_route import PROBLEM_TYPE, create_problem
+from riglm.adapters.control.routes import PROBLEM_TYPE, ROUTERS, MetricsSource, create_problem, parts_of_the_schema
 from riglm.adapters.control.tokens import Right, Tokens
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain import errors

@@ -124,7 +124,7 @@ class BoundedH11Protocol(H11Protocol):
 
 
 async def _refuse_busy(scope: Scope, receive: Receive, send: Send) -> None:
-    from riglm.adapters.control.strict_route import create_problem  # noqa: PLC0415  # the thread has imported it
+    from riglm.adapters.control.routes import create_problem  # noqa: PLC0415  # the thread has imported it
 
     headers = {"Retry-After": "2", "Connection": "close"}
     await create_problem(503, "all connections are busy: ask again later", headers=headers)(scope, receive, send)

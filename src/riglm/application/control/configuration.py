@@ -118,9 +118,7 @@ def reload_prediction(
         def make() -> None:
             try:
                 prove(after)
-            except Exception:
-                raise
-            except BaseException as error:  # a plug-in may even try to exit
+            except (SystemExit, KeyboardInterrupt) as error:  # a plug-in may even try to exit
                 reason = type(error).__name__
                 message = f"predictor.kind: {kind!r} cannot be loaded ({reason}) — fix: choose another kind"
                 raise errors.ConfigurationError(message) from error
@@ -189,9 +187,7 @@ class LiveConfiguration:
         self._fixed = frozenset(fixed)
         self._stored: Mapping[str, Any] = {}
         self._version = secrets.randbits(_VERSION_BITS)
-        self._document: Mapping[str, Any] | None = None
         self._lock = asyncio.Lock()
-        self._changes: set[asyncio.Task[RedactedConfiguration]] = set()
 
     @property
     def settings(self) -> Settings:
@@ -200,9 +196,7 @@ class LiveConfiguration:
 
     def shown(self) -> RedactedConfiguration:
         """The configuration with masks in the place of secrets."""
-        if self._document is None:
-            self._document = disclose(self._settings)
-        return RedactedConfiguration(version=self._version, document=self._document)
+        return RedactedConfiguration(version=self._version, document=disclose(self._settings))
 
     async def put(self, document: Mapping[str, Any], *, expected_version: int | None = None) -> RedactedConfiguration:
         """Change what `document` names, whole or not at all, and store it for other processes and later starts.
@@ -212,19 +206,6 @@ class LiveConfiguration:
             ConflictError: `expected_version` is not the one in force, or the command line sets a key.
             ControlUnavailableError: the store is unavailable.
         """
-        change = asyncio.create_task(self._put(document, expected_version))
-        self._changes.add(change)
-        change.add_done_callback(self._changes.discard)
-        return await asyncio.shield(change)
-
-    async def refresh(self, read: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
-        """Apply the stored changes that `read` returns."""
-        async with self._lock:
-            stored = await read()
-            if stored != self._stored:
-                await self._apply(stored)
-
-    async def _put(self, document: Mapping[str, Any], expected_version: int | None) -> RedactedConfiguration:
         async with self._lock:
             if self._open_store is not None:
                 stored = await _ask(self._open_store, lambda store: store.list_setting_changes())
@@ -254,6 +235,13 @@ class LiveConfiguration:
                 self._stored = stored
                 self._commit(commits, after, differences)
             return self.shown()
+
+    async def refresh(self, read: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+        """Apply the stored changes that `read` returns."""
+        async with self._lock:
+            stored = await read()
+            if stored != self._stored:
+                await self._apply(stored)
 
     async def _apply(self, stored: Mapping[str, Any]) -> None:
         """Apply what the store holds; a change that cannot be applied is logged once, and leaves the others."""
@@ -301,7 +289,7 @@ class LiveConfiguration:
                 commit()
             except Exception:  # noqa: BLE001  # half of the parts must not go by one configuration, half by another
                 _log.exception("a part did not change over to the new configuration")
-        self._settings, self._document = after, None
+        self._settings = after
         self._version += 1
         keys = [".".join(path) for path in differences]
         _log.info("the configuration was changed", extra={"version": self._version, "changed": keys})

@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
-from riglm.application.control.configuration import LiveConfiguration, RedactedConfiguration
+from riglm.application.control.configuration import LiveConfiguration
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.filtering_service import FilteringService
 from riglm.application.forwarding.services import RequestServices
@@ -54,14 +53,14 @@ class ProxyLoop:
     async def ask(
         self, work: Callable[[], Coroutine[Any, Any, ResultT]], *, timeout_seconds: float | None = None
     ) -> ResultT:
-        """Return the result of a coroutine that runs on the loop.
+        """Return the result of a coroutine that runs on the loop, to its end even if nothing waits for it any more.
 
         Raises:
             ControlUnavailableError: it took too long.
         """
         future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
         try:
-            return await asyncio.wait_for(future, timeout_seconds or self._timeout_seconds)
+            return await asyncio.wait_for(asyncio.shield(future), timeout_seconds or self._timeout_seconds)
         except TimeoutError as error:
             raise ControlUnavailableError("riglm did not answer in time: ask again later") from error
 
@@ -123,32 +122,20 @@ class StoreThread(Generic[StoreT]):
             store.__exit__(None, None, None)
 
 
-MIN_TTL_SECONDS: Final = 2.0
+TTL_SECONDS: Final = 2.0
 """Minimum seconds for which an answer is reused."""
 
-MAX_SHARE: Final = 0.03
-"""Maximum share of a core for all repeated queries together."""
+_REST_RATIO: Final = 30
+"""Minimum ratio of the seconds for which an answer is reused to those that it took."""
 
-_RECENT_SECONDS: Final = 60.0
 _MAX_ANSWERS: Final = 64
 _SECONDS_PER_DAY: Final = 86_400.0
 
 
-@dataclass(slots=True)
-class _CachedAnswer:
-    """The last answer to a query, None before the first, with the seconds of work that it took."""
-
-    answer: tuple[Any, float] | None = None
-    answered_at: float = float("-inf")
-    asked_at: float = float("-inf")
-    asking: asyncio.Task[None] | None = None
-
-
 class QueryCache:
-    """Asks the store, and keeps each answer for a moment; used on one event loop.
+    """Asks the store, and keeps each answer for a moment, the longer the more work it was; used on one event loop.
 
-    The more work the queries of the last minute are, the longer all their answers are kept, so that they take at most
-    `MAX_SHARE` of a core. If an answer takes too long, its caller gets an older one, if there is one.
+    If an answer takes too long, its caller gets an older one, if there is one.
     """
 
     def __init__(
@@ -169,7 +156,9 @@ class QueryCache:
         self._retention_seconds = retention_days * _SECONDS_PER_DAY
         self._prices = prices
         self._timeout_seconds = timeout_seconds
-        self._answers: OrderedDict[Hashable, _CachedAnswer] = OrderedDict()
+        self._answers: dict[Hashable, tuple[Any, float]] = {}
+        """The last answer to each query, and until when it is reused."""
+        self._asking: dict[Hashable, asyncio.Task[None]] = {}
 
     async def ask(self, key: Hashable, question: Callable[[AnalyticsPort], ResultT]) -> ResultT:
         """Return the answer to the query with this `key`.
@@ -202,45 +191,37 @@ class QueryCache:
         )
 
     async def _ask(self, thread: StoreThread[StoreT], key: Hashable, question: Callable[[StoreT], ResultT]) -> ResultT:
-        cached = self._answers.setdefault((thread is self._archive, key), _CachedAnswer())
-        self._answers.move_to_end((thread is self._archive, key))
-        while len(self._answers) > _MAX_ANSWERS:
-            self._answers.popitem(last=False)
-        cached.asked_at = now = time.monotonic()
-        if cached.answer is None or now >= cached.answered_at + self._ttl(now):
-            if cached.asking is None:
-                cached.asking = asyncio.create_task(self._refresh(cached, thread, question))
-                cached.asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # callers get it
-            asking = cached.asking
+        place = (thread is self._archive, key)
+        if place not in self._asking and (place not in self._answers or time.monotonic() >= self._answers[place][1]):
+            self._asking[place] = asyncio.create_task(self._refresh(place, thread, question))
+            self._asking[place].add_done_callback(lambda task: task.cancelled() or task.exception())  # callers get it
+        if asking := self._asking.get(place):
             await asyncio.wait({asking}, timeout=self._timeout_seconds)
             if asking.done():
                 asking.result()
-            if cached.answer is None:
-                raise ControlUnavailableError("this takes a while to count: ask again in a moment")
-        answer: ResultT = cached.answer[0]
+        if place not in self._answers:
+            raise ControlUnavailableError("this takes a while to count: ask again in a moment")
+        answer: ResultT = self._answers[place][0]
         return answer
 
-    def _ttl(self, now: float) -> float:
-        """Return the seconds for which answers are reused."""
-        recent = (each for each in self._answers.values() if each.answer and now - each.asked_at < _RECENT_SECONDS)
-        return max(MIN_TTL_SECONDS, sum(each.answer[1] for each in recent if each.answer) / MAX_SHARE)
-
     async def _refresh(
-        self, cached: _CachedAnswer, thread: StoreThread[StoreT], question: Callable[[StoreT], ResultT]
+        self, place: Hashable, thread: StoreThread[StoreT], question: Callable[[StoreT], ResultT]
     ) -> None:
-        def timed(store: StoreT) -> tuple[ResultT, float]:
-            began = time.monotonic()
-            return question(store), time.monotonic() - began
-
+        began = time.monotonic()
         try:
-            cached.answer = await thread.ask(timed)
-            cached.answered_at = time.monotonic()
+            answer = await thread.ask(question)
+            now = time.monotonic()
+            self._answers.pop(place, None)
+            self._answers[place] = answer, now + max(TTL_SECONDS, _REST_RATIO * (now - began))
+            if len(self._answers) > _MAX_ANSWERS:
+                del self._answers[next(iter(self._answers))]
         finally:
-            cached.asking = None
+            del self._asking[place]
 
 
 _COUNT_SECONDS: Final = 60.0
-_CHANGE_SECONDS: Final = 30.0  # predictors are tried before they count
+CHANGE_SECONDS: Final = 30.0
+"""Seconds to wait for a change of the configuration: predictors are tried before they count."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -305,15 +286,3 @@ class RunningProxy:
             if owners.only
             else owners.servers()
         )
-
-
-async def put_configuration(
-    proxy: RunningProxy, document: Mapping[str, Any], *, expected_version: int | None = None
-) -> RedactedConfiguration:
-    """Change what `document` names, as `LiveConfiguration.put` does."""
-    update = await proxy.loop.ask(
-        lambda: proxy.configuration.put(document, expected_version=expected_version), timeout_seconds=_CHANGE_SECONDS
-    )
-    about = {"sections": sorted(document), "version": update.version}
-    proxy.record_audit(AuditEvent.CONFIGURATION_CHANGED, about)
-    return update

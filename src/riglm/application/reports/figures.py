@@ -14,6 +14,7 @@ from uuid import UUID
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode, Surface, TokenTally
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.list_plan import HOST_LIST_TOKENS, Prices
+from riglm.domain.schemas.control_api import ToolEntry
 from riglm.domain.session_cost import (
     CODING_AGENT,
     DEFAULT_SIZES,
@@ -370,29 +371,7 @@ def _price_session(
         yield SessionCostObservation(session=session.id, mode=price.mode, cost=cost, as_coding_agent=as_coding_agent)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolStatistics:
-    """How one tool of one upstream was used; durations are in milliseconds, times in seconds since the epoch.
-
-    `uses` counts the calls in which the tool ran, including those that returned an error; a tool without uses may not
-    exist. `listed` and `searched` count the calls that found the tool so. Percentiles are durations that occurred
-    (nearest rank). For a tool that was never called, all numbers are zero or None, and `upstream` is empty.
-    """
-
-    tool: str
-    upstream: str
-    invocations: int
-    failures: int
-    sessions: int
-    median_ms: float | None
-    p95_ms: float | None
-    last_used: float | None
-    uses: int
-    listed: int
-    searched: int
-
-
-def tool_statistics(figures: Observations, further: Collection[str] = ()) -> Sequence[ToolStatistics]:
+def tool_statistics(figures: Observations, further: Collection[str] = ()) -> Sequence[ToolEntry]:
     """Return how each tool of each upstream server was used, most used first, then by name.
 
     They are the tools that are known by the figures, and `further` ones. A call that riglm refused counts for no tool.
@@ -407,7 +386,7 @@ def tool_statistics(figures: Observations, further: Collection[str] = ()) -> Seq
     return sorted(found, key=lambda each: (-each.invocations, each.tool, each.upstream))
 
 
-def tool_totals(figures: Observations, tool: str) -> ToolStatistics:
+def tool_totals(figures: Observations, tool: str) -> ToolEntry:
     """Return how a tool was used on all upstream servers; `upstream` is the one that ran it most often."""
     calls = [each for each in figures.calls if each[1].tool == tool and (each[1].upstream or each[1].ran)]
     upstreams = Counter(call.upstream for _, call in calls)
@@ -417,10 +396,11 @@ def tool_totals(figures: Observations, tool: str) -> ToolStatistics:
 _SessionCall = tuple[UUID, TrainingCall]
 
 
-def _statistics(tool: str, upstream: str, of_sessions: Sequence[_SessionCall]) -> ToolStatistics:
+def _statistics(tool: str, upstream: str, of_sessions: Sequence[_SessionCall]) -> ToolEntry:
+    """Return how a tool was used; percentiles are durations that occurred (nearest rank)."""
     calls = [call for _, call in of_sessions]
     durations = sorted(call.duration_ms for call in calls)
-    return ToolStatistics(
+    return ToolEntry(
         tool=tool,
         upstream=upstream,
         invocations=len(calls),

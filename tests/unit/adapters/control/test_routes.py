@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from riglm.application.control import statistics, tools
+from riglm.application.control import statistics
 from riglm.domain.errors import ConflictError, ControlUnavailableError, FieldError, InvalidInputError, NotFoundError
 from riglm.domain.schemas.control_api import Readiness, Series, ToolDetail
 from tests.unit.adapters.control.conftest import DIGEST, Served
@@ -65,7 +65,7 @@ def test_a_tool_is_found_by_any_name(served: Served, monkeypatch: pytest.MonkeyP
     async def get_tool(_: object, name: str, *, since: float) -> ToolDetail:
         return ToolDetail(tool=name, upstream="", last_used=since, cooccurrences=(), series=Series(buckets=()))
 
-    monkeypatch.setattr(tools, "get_tool", get_tool)
+    monkeypatch.setattr(statistics, "get_tool", get_tool)
     found = served.ask("GET", f"/tools/stats?name={quote(name, safe='')}&since=10").json
     assert (found["tool"], found["last_used"]) == (name, "1970-01-01T00:00:10.000Z")
     if name.isprintable() and " " not in name and name.strip("."):

@@ -2,7 +2,7 @@ from http import HTTPMethod
 
 import pytest
 
-from riglm.adapters.control import strict_route
+from riglm.adapters.control import routes
 from riglm.adapters.control.server import MAX_HEAD_BYTES
 from tests.unit.adapters.control.conftest import OVERRIDE, SESSION, Served
 
@@ -77,14 +77,14 @@ def test_what_is_no_json_is_refused(served: Served, method: str, path: str):
 
 
 def test_a_body_that_is_too_large_is_refused(served: Served):
-    body = b'{"a": "' + b"x" * strict_route.MAX_BODY_BYTES + b'"}'
+    body = b'{"a": "' + b"x" * routes.MAX_BODY_BYTES + b'"}'
     answer = served.ask("PUT", "/config", body)
     assert answer.problem["status"] == 413
-    assert served.ask("PUT", "/config", b'{"a": "' + b"x" * (strict_route.MAX_BODY_BYTES - 100) + b'"}').status == 200
+    assert served.ask("PUT", "/config", b'{"a": "' + b"x" * (routes.MAX_BODY_BYTES - 100) + b'"}').status == 200
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(served: Served, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(strict_route, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(routes, "BODY_SECONDS", 0.05)
     head = f"PUT /config HTTP/1.1\r\nHost: {served.host}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
     assert b" 408 " in served.raw(head.encode() + b"{").split(b"\r\n")[0]
 

@@ -11,8 +11,8 @@ from riglm.application.control.statistics import (
     get_readiness,
     get_series,
     get_session_clusters,
+    list_tools,
 )
-from riglm.application.control.tools import list_tools
 from riglm.domain.errors import ControlUnavailableError
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.schemas.control_api import Bucket, Readiness, ToolCount, ToolPairCount

@@ -2,7 +2,7 @@
 
 import pytest
 
-from riglm.application.control.tools import approve_tool, list_tool_changes
+from riglm.application.control.statistics import approve_tool, list_tool_changes
 from riglm.application.trust import PinnedTools
 from riglm.domain.errors import ConflictError, NotFoundError
 from riglm.domain.jsonrpc import Raw
