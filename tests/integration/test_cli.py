@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = [pytest.mark.timeout(90), pytest.mark.usefixtures("riglm_is_forked")]
 
 
 class Shell:
@@ -68,7 +68,8 @@ def test_a_store_that_is_no_database_is_an_error_and_no_traceback(shell: Shell) 
 
 @pytest.mark.parametrize("words", ["config schema", "stats", "--help"])
 def test_a_reader_that_has_left_causes_no_complaint(shell: Shell, words: str) -> None:
-    shell.run("db", "upgrade")
+    if words == "stats":
+        shell.run("db", "upgrade")
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -138,7 +139,7 @@ def test_serving_ends_with_2_when_the_port_is_taken(shell: Shell) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_streams_are_no_one_elses(shell: Shell, closed: str) -> None:
     """A store or a socket under the number of a standard stream would get what is meant for that stream."""
     (shell.directory / "server.py").write_text(_SERVER, "utf-8")
