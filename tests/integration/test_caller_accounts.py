@@ -17,7 +17,7 @@ from tests.interaction.stage import Stage
 from tests.preloaded import riglm_command
 from tests.waiting import wait_until_async
 
-CALLS = int(os.environ.get("RIGLM_INTERLEAVED_CALLS", "400"))
+CALLS = int(os.environ.get("RIGLM_INTERLEAVED_CALLS", "120"))
 """How many calls of two callers are interleaved; 10,000 take two minutes."""
 
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20, "eve": "e" * 20}

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.cli.main import app
 from tests import npm
+from tests.preloaded import riglm_command
 
 UPSTREAM = [sys.executable, "-m", "benchmarks.load.upstream", "stdio", "6"]
 PREFIX = "mcp__load__"
@@ -65,8 +66,9 @@ def direct(claude: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[
 def in_front(transport: str, directory: Path) -> Iterator[dict[str, Any]]:
     """riglm in front of the server, as Claude Code's configuration has it."""
     if transport == "stdio":
+        command, *arguments = riglm_command("run", "--", *UPSTREAM)
         environment = {**LIGHT, "RIGLM_DATA_DIR": str(directory)}
-        yield {"command": RIGLM[0], "args": [*RIGLM[1:], "run", "--", *UPSTREAM], "env": environment}
+        yield {"command": command, "args": arguments, "env": environment}
         return
     served = Served(RIGLM, ("--", *UPSTREAM), directory, arguments=(), **LIGHT)
     try:
@@ -86,6 +88,7 @@ def learned(home: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
     return {name: count for name, count in calls.items() if count}
 
 
+@pytest.mark.usefixtures("riglm_is_forked")
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_claude_code_sees_and_gets_the_same_through_riglm(
     transport: str, claude: Path, direct: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

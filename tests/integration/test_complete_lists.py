@@ -14,6 +14,7 @@ from benchmarks.subject import RIGLM, isolated
 from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.started import die_with_the_starter
 
+pytestmark = pytest.mark.usefixtures("riglm_is_forked")
 SERVER = Path(__file__).with_name("gated_server.py")
 LIMIT_SECONDS = 60.0
 TOOLS_CHANGED = "notifications/tools/list_changed"

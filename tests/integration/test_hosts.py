@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.timeout(900),  # the first run installs the programs
     pytest.mark.usefixtures("riglm_is_forked"),
 ]
-TITLES = {"Claude Code, ENABLE_TOOL_SEARCH=false", "Codex, gpt-5.5", "Codex, gpt-5.6-sol"}
+TITLES = {"Codex, gpt-5.5", "Codex, gpt-5.6-sol"}
 ROWS = [host for host in HOSTS if host.title in TITLES]
 
 

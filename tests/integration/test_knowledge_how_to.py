@@ -2,9 +2,11 @@
 
 import os
 import re
+import shlex
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.preloaded import riglm_command
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "knowledge.md"
 
@@ -13,7 +15,7 @@ def test_the_example_of_the_how_to_imports_and_finds(tmp_path: Path):
     [script] = re.findall(r"^```sh\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     [expected] = re.findall(r"^```text\n(.*?)\nscore ", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     program = tmp_path / "riglm"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m riglm "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(riglm_command())} "$@"\n')
     program.chmod(0o755)
     done = subprocess.run(
         ["sh", "-eu", "-c", script],

@@ -1,4 +1,4 @@
-"""What riglm learned in earlier runs is there in the next: real processes, a real client, the real model."""
+"""What riglm learned in earlier runs is there in the next: real processes, and a real client."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,7 @@ async def test_misses_that_were_searched_are_at_hand_for_that_context_in_the_nex
 
 async def test_what_a_burst_of_calls_and_a_mark_teach_of_contexts_is_stored_before_a_clean_end(tmp_path):
     contexts = [f"matter {number} of the zebra" for number in range(5)]
-    async with riglm(tmp_path, "legacy", RIGLM_EMBEDDER__PROVIDER="static") as client:
+    async with riglm(tmp_path, "legacy") as client:
         for context in contexts:
             await best_for(client, context)
             answers = await asyncio.gather(*(client.call_tool(name, {"about": "it"}) for name in TOOLS))

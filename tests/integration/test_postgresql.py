@@ -452,6 +452,7 @@ def conversation(url: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
         assert riglm.wait(DEADLINE) == 0
 
 
+@pytest.mark.usefixtures("riglm_is_forked")
 def test_a_riglm_serves_while_postgresql_cannot_be_reached_and_logs_no_password(tmp_path):
     with conversation("postgresql://me:s3cret@127.0.0.1:1/db", tmp_path) as riglm:
         assert riglm.stdout is not None

@@ -31,6 +31,7 @@ async def riglm(data: Path, mode: str, **settings: str) -> AsyncIterator[Client]
         "PATH": os.environ["PATH"],
         "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"],
         "RIGLM_DATA_DIR": str(data),
+        "RIGLM_EMBEDDER__PROVIDER": "static",
         "RIGLM_FILTERING__COLD_START_LIMIT": "8",
         "RIGLM_FILTERING__META_TOOLS__MARK_TOOL": "true",
         **settings,

@@ -8,6 +8,11 @@ import pytest
 from tests.interaction.stage import Stage
 
 
+@pytest.fixture(autouse=True)
+def _forks(riglm_is_forked: None) -> None:
+    """Fork riglm for clients that others wrote, too."""
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     """A stage of the test's own."""

@@ -1,4 +1,4 @@
-"""Thirty-four sessions of two callers in front of the same stdio servers: nothing of one caller reaches the other."""
+"""Twelve sessions of two callers in front of the same stdio servers: nothing of one caller reaches the other."""
 
 import json
 import signal
@@ -13,8 +13,8 @@ from tests.interaction.stage import Stage
 from tests.interaction.test_change_notifications import listening
 
 CALLERS = ("alice", "bob")
-SESSIONS = 17
-"""Sessions of each caller; with `max_processes: 4`, thirteen of them share a process."""
+SESSIONS = 6
+"""Sessions of each caller; with `max_processes: 4`, two of them share a process."""
 
 OWN_TOOL = {"alice": "alpha__nonce", "bob": "alpha__whoami"}
 ARGUMENTS = {"alice": {"nonce": "n"}, "bob": {}}

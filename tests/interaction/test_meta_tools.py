@@ -22,8 +22,6 @@ NAMES = (
 )
 MANY = ("--tools", NAMES)
 ENFORCE = {
-    "RIGLM_EMBEDDER__PROVIDER": "fastembed",
-    "RIGLM_EMBEDDER__SHARED": "false",
     "RIGLM_FILTERING__MODE": "enforce",
     "RIGLM_FILTERING__COVERAGE": "0.9",
     "RIGLM_FILTERING__MIN_TOOLS": "2",

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from riglm.cli.setup_access import installations
+from tests.preloaded import riglm_command
 from tests.unit.application.setup.shapes import CODEX, CURSOR
 from tests.unit.cli.test_init import app, done, home, put, read, runner, servers_in
 
@@ -173,7 +173,7 @@ def test_a_reader_that_goes_away_stops_nothing_that_was_said_yes_to(home: Path) 
     def run_without_a_reader(command: str) -> None:
         reading, writing = os.pipe()
         os.close(reading)
-        subprocess.run([sys.executable, "-m", "riglm", command, "--yes"], stdout=writing, check=False, timeout=60)
+        subprocess.run(riglm_command(command, "--yes"), stdout=writing, check=False, timeout=60)
         os.close(writing)
 
     run_without_a_reader("init")
