@@ -91,14 +91,43 @@ class QuantizedVectors:
         return np.asarray(found * self._scales.rows)
 
 
+class Names:
+    """Numbers for strings of which there are few."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+    def add(self, name: str) -> int:
+        """The number of a name, a new one if it has none."""
+        number = self._numbers.setdefault(name, len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
+        return number
+
+    def find(self, name: str) -> int:
+        """The number of a name, or -1."""
+        return self._numbers.get(name, -1)
+
+    def keep(self, numbers: NDArray[np.integer[Any]]) -> NDArray[np.intp]:
+        """Forget the names that none of these numbers is of; return the new numbers, in their order."""
+        left, numbered = np.unique(numbers, return_inverse=True)
+        self._names = [self._names[number] for number in left]
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        return np.asarray(numbered)
+
+
 WORDS_WEIGHT: Final = 0.3
 """Weight of shared words relative to the similarity of vectors."""
 
 MIN_CONTEXTS: Final = 10
 """With fewer contexts of a profile, those of all profiles count."""
-
-_DROPPED: Final = -2  # the number of no scope, not even of an unknown one
-_WORTH_COMPACTING: Final = 128
 
 
 class ContextSimilarity(NamedTuple):
@@ -116,87 +145,47 @@ class LearnedContexts:
     """Grows by one context at a time; contexts are numbered in the order they came."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._living = 0
-        self._scopes: dict[str, int] = {}
+        self._scopes = Names()
         self._scope = GrowingRows(0, np.int64)
         self._vectors: dict[tuple[str, int], QuantizedVectors] = {}
-        self._vocabulary: dict[int, int] = {}
-        self._found = GrowingRows(0, np.int64)
-        self._found.append(0)  # a word that is never asked for, so that no context is without words
+        self._vocabulary: dict[int, int] = {}  # from 1: each context has 0 first, so that none is without words
         self._term = GrowingRows(0, np.int64)
         self._first_term = GrowingRows(0, np.int64)
         self._weighed: tuple[Scores, Scores] | None = None
 
     def __len__(self) -> int:
-        return self._count
-
-    @property
-    def is_hollow(self) -> bool:
-        """Whether an eighth of the contexts were dropped, so that leaving them out is worth its time."""
-        return self._count > _WORTH_COMPACTING and 7 * self._count > 8 * self._living
+        return len(self._scope)
 
     def add(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> int:
         """Take in a context and give its number. A vector of no length is none."""
-        number = self._count
-        self._count += 1
-        self._living += 1
+        number = len(self)
         self._weighed = None
-        self._scope.append(self._scopes.setdefault(scope, len(self._scopes)))
+        self._scope.append(self._scopes.add(scope))
         if len(vector):
             self._vectors.setdefault((model, len(vector)), QuantizedVectors(len(vector))).append(vector, number)
         self._first_term.append(len(self._term))
         self._term.append(0)
         for term in set(terms):
-            at = self._vocabulary.setdefault(term, len(self._vocabulary) + 1)
-            if at == len(self._found):
-                self._found.append(0)
-            self._found.rows[at] += 1
-            self._term.append(at)
+            self._term.append(self._vocabulary.setdefault(term, len(self._vocabulary) + 1))
         return number
 
-    def drop(self, number: int) -> None:
-        """Let a context count no more, in any scope; the others keep their numbers."""
-        if self._scope.rows[number] == _DROPPED:
-            return
-        self._scope.rows[number] = _DROPPED
-        self._living -= 1
-        self._weighed = None
-        first = int(self._first_term.rows[number])
-        end = int(self._first_term.rows[number + 1]) if number + 1 < self._count else len(self._term)
-        self._found.rows[self._term.rows[first + 1 : end]] -= 1
-
-    def compact(self) -> NDArray[np.int64]:
-        """Remove what was dropped; return the old numbers of what remains, in their order, which are renumbered."""
-        kept = np.flatnonzero(self._scope.rows != _DROPPED)
-        number = np.full(self._count, -1, np.int64)
+    def keep(self, kept: NDArray[np.int64]) -> None:
+        """Forget all other contexts; those of these numbers, in ascending order, are renumbered."""
+        number = np.full(len(self), -1, np.int64)
         number[kept] = np.arange(len(kept))
         for vectors in self._vectors.values():
             vectors.renumber(number)
         self._vectors = {key: vectors for key, vectors in self._vectors.items() if len(vectors.numbers)}
         lengths = np.diff(self._first_term.rows, append=len(self._term))
-        self._term = self._term.chosen(np.repeat(number >= 0, lengths))
+        terms = self._term.rows[np.repeat(number >= 0, lengths)]
         self._first_term = GrowingRows.of(np.cumsum(lengths[kept]) - lengths[kept])
-        self._compact_scopes(self._scope.rows[kept])
-        self._compact_words()
-        self._count = self._living = len(kept)
-        self._weighed = None
-        return kept
-
-    def _compact_scopes(self, scope: NDArray[np.int64]) -> None:
-        left, scope = np.unique(scope, return_inverse=True)
-        names = {number: name for name, number in self._scopes.items()}
-        self._scopes = {names[number]: at for at, number in enumerate(left.tolist())}
-        self._scope = GrowingRows.of(scope)
-
-    def _compact_words(self) -> None:
-        is_left = self._found.rows > 0
+        self._scope = GrowingRows.of(self._scopes.keep(self._scope.rows[kept]))
+        is_left = np.bincount(terms, minlength=len(self._vocabulary) + 1) > 0
         is_left[0] = True
-        at = np.cumsum(is_left) - 1
-        new, left = at.tolist(), is_left.tolist()
-        self._vocabulary = {term: new[old] for term, old in self._vocabulary.items() if left[old]}
-        self._found = self._found.chosen(is_left)
-        self._term = GrowingRows.of(at[self._term.rows])
+        place = np.cumsum(is_left) - 1
+        self._term = GrowingRows.of(place[terms])
+        self._vocabulary = {term: int(place[old]) for term, old in self._vocabulary.items() if is_left[old]}
+        self._weighed = None
 
     def similarity(self, scope: str, model: str, vector: Vector, terms: Sequence[int]) -> ContextSimilarity:
         """How similar each context is that was learned in the scope.
@@ -214,11 +203,11 @@ class LearnedContexts:
         return ContextSimilarity(overall, meaning)
 
     def _counts_for(self, scope: str) -> NDArray[np.bool_]:
-        own = np.asarray(self._scope.rows == self._scopes.get(scope, -1))
+        own = np.asarray(self._scope.rows == self._scopes.find(scope))
         if np.count_nonzero(own) >= MIN_CONTEXTS:
             return own
         principal, _ = parts_of_scope(scope)
-        numbers = [number for name, number in self._scopes.items() if parts_of_scope(name)[0] == principal]
+        numbers = [at for at in range(len(self._scopes)) if parts_of_scope(self._scopes[at])[0] == principal]
         return np.isin(self._scope.rows, numbers)
 
     def _shared_words(self, terms: Sequence[int]) -> Scores:
@@ -226,18 +215,19 @@ class LearnedContexts:
         wanted = set(terms)
         known = [at for term in wanted if (at := self._vocabulary.get(term)) is not None]
         if not known:
-            return np.zeros(self._count)
+            return np.zeros(len(self))
         rarity, own = self._weighed_words()
         asked = np.zeros(len(rarity))
         asked[known] = rarity[known]
-        unknown = (len(wanted) - len(known)) * np.log1p(self._living) ** 2
+        unknown = (len(wanted) - len(known)) * np.log1p(len(self)) ** 2
         common = np.add.reduceat(asked[self._term.rows], self._first_term.rows)
         return np.asarray(common / np.maximum(own * np.sqrt(asked.sum() + unknown), 1e-9))
 
     def _weighed_words(self) -> tuple[Scores, Scores]:
         """How much each word counts, and how much all words of each context; kept until a context comes."""
         if self._weighed is None:
-            rarity = np.log1p(self._living / np.maximum(self._found.rows, 1)) ** 2
+            found = np.bincount(self._term.rows)
+            rarity = np.log1p(len(self) / np.maximum(found, 1)) ** 2
             rarity[0] = 0.0
             own = np.add.reduceat(rarity[self._term.rows], self._first_term.rows)
             self._weighed = rarity, np.sqrt(own)

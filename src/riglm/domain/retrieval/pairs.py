@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from riglm.domain.learning import LearnedPair
 from riglm.domain.prediction import Context, Scores, Vector
-from riglm.domain.retrieval.contexts import GrowingRows, LearnedContexts
+from riglm.domain.retrieval.contexts import GrowingRows, LearnedContexts, Names
 from riglm.domain.retrieval.words import hashed, words
 
 _MEMORY: Final = 200
@@ -69,35 +69,9 @@ class PairScores(NamedTuple):
 
 _NO_VECTOR: Final = np.zeros(0, np.float32)
 _NO_VOTES: Final = PairScores({}, 0.0, 0.0)
-_NO_CONTEXT: Final = 0
 
 _ROW: Final = np.dtype("i4, i4, i4, i8, f8, f8, V16")  # a tenth of what an object takes
 _ROW.names = ("context", "tool", "description", "uses", "confidence", "updated_at", "id")
-
-
-class Names:
-    """Numbers for strings of which there are few."""
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names = list(names)
-        self._numbers = {name: number for number, name in enumerate(self._names)}
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __getitem__(self, number: int) -> str:
-        return self._names[number]
-
-    def add(self, name: str) -> int:
-        """The number of a name, a new one if it has none."""
-        number = self._numbers.setdefault(name, len(self._names))
-        if number == len(self._names):
-            self._names.append(name)
-        return number
-
-    def find(self, name: str) -> int:
-        """The number of a name, or -1."""
-        return self._numbers.get(name, -1)
 
 
 class LearnedPairs:
@@ -334,24 +308,16 @@ class LearnedPairs:
 
     def _forget(self, places: NDArray[np.intp]) -> list[UUID]:
         """Forget the pairs at these places; their ids."""
-        pairs = self._pairs.rows
-        gone = pairs[places]
-        self._pairs = GrowingRows.of(np.delete(pairs, places))
-        uses = np.bincount(self._pairs.rows["context"], minlength=len(self._contexts))
-        for context in set(gone["context"][uses[gone["context"]] == 0].tolist()):
-            self._contexts.drop(context)
-            self._context_keys.rows[context] = _NO_CONTEXT
-        if self._contexts.is_hollow:
-            self._compact()
+        gone = self._pairs.rows[places]
+        if len(gone):
+            self._pairs = GrowingRows.of(np.delete(self._pairs.rows, places))
+            pairs = self._pairs.rows
+            kept, pairs["context"] = np.unique(pairs["context"], return_inverse=True)
+            self._contexts.keep(kept)
+            self._context_keys = self._context_keys.chosen(kept)
+            pairs["tool"] = self._tools.keep(pairs["tool"])
+            pairs["description"] = self._descriptions.keep(pairs["description"])
         return [UUID(bytes=found.tobytes()) for found in gone["id"]]
-
-    def _compact(self) -> None:
-        kept = self._contexts.compact()
-        self._context_keys = self._context_keys.chosen(kept)
-        pairs = self._pairs.rows
-        pairs["context"] = np.searchsorted(kept, pairs["context"])
-        self._tools, pairs["tool"] = _still_named(self._tools, pairs["tool"])
-        self._descriptions, pairs["description"] = _still_named(self._descriptions, pairs["description"])
 
 
 def _best(similar: Scores) -> NDArray[np.intp]:
@@ -379,10 +345,4 @@ def _context_key(pair: LearnedPair) -> np.uint64:
     """A number for the scope, model and words or meaning of a context."""
     said = pair.vector.tobytes() if len(pair.vector) else repr(pair.terms).encode()
     where = f"{pair.scope}\0{pair.model}\0".encode("utf-8", "surrogatepass")
-    return np.uint64(int.from_bytes(blake2b(where + said, digest_size=8).digest(), "big") or 1)
-
-
-def _still_named(names: Names, numbers: NDArray[np.int32]) -> tuple[Names, NDArray[np.intp]]:
-    """The names that these numbers are of, and their new numbers."""
-    left, numbered = np.unique(numbers, return_inverse=True)
-    return Names(names[number] for number in left), numbered
+    return np.uint64(int.from_bytes(blake2b(where + said, digest_size=8).digest(), "big"))
