@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -215,16 +214,6 @@ def test_process_is_private_where_its_socket_cannot_be(
     assert servers(place) == []
 
 
-def test_process_survives_what_is_no_request(place: Path) -> None:
-    with sharing(place) as embedder:
-        path = next(each for each in place.iterdir() if each.name != "lock")
-        for garbage in (b"\xff\xff\xff\xff", b"\x00\x00\x00\x01x", b"\x00"):
-            with socket.socket(socket.AF_UNIX) as link:
-                link.connect(str(path))
-                link.sendall(garbage)
-        assert embedder.embed(["Read a file"]).shape == (1, 384)
-
-
 def test_text_that_ends_the_process_again_and_again_harms_no_other(
     tmp_path: Path, run_in_process: Callable[[str], None], revived: threading.Event
 ) -> None:
@@ -290,21 +279,6 @@ def test_closing_ends_a_request_that_hangs(tmp_path: Path) -> None:
     server.wait(WAIT_SECONDS)
     with pytest.raises(EmbedderUnavailableError, match="not open"):
         embedder.embed(["Read a file"])
-
-
-def test_closing_ends_a_private_process_that_is_still_loading(
-    tmp_path: Path, run_in_process: Callable[[str], None]
-) -> None:
-    run_in_process(LOADED_LATE)
-    embedder = private(tmp_path)
-    with ThreadPoolExecutor(1) as pool:
-        opening = pool.submit(embedder.__enter__)
-        while not (found := servers(tmp_path)):
-            assert not opening.done()
-        embedder.__exit__(None, None, None)
-        opening.result(WAIT_SECONDS)
-    found[0].wait(WAIT_SECONDS)
-    wait_until(lambda: not servers(tmp_path), "the process ends")
 
 
 def test_private_process_ends_with_its_client_even_when_that_is_killed(tmp_path: Path) -> None:

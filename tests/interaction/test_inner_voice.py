@@ -170,18 +170,6 @@ async def test_private_thoughts_are_given_only_when_they_are_asked_for(ask: Aski
     assert set(ids(await ask(include_private=True))) == {f"t:{public.id}", f"t:{private.id}"}
 
 
-async def test_long_texts_end_with_a_sentence_and_have_eight_hundred_characters_at_most(ask: Asking):
-    sentences = ask.shelf.thought(" ".join(f"The {WORDS} has day {number}." for number in range(40)))
-    endless = ask.shelf.observations("falcon", " ".join([WORDS] * 40))[0]
-    found = {snippet["table"]: snippet for snippet in (await ask())["snippets"]}
-    cut = found["thoughts"]
-    assert sentences.text.startswith(cut["text"])
-    assert cut["text"].endswith(".")
-    assert 700 < len(cut["text"]) <= 800
-    assert (cut["span_start"], cut["span_end"]) == (0, len(cut["text"]))
-    assert found["kg_observations"]["text"] == endless.text[:800]
-
-
 async def test_an_answer_without_snippets_says_whether_the_floor_or_the_store_is_why(ask: Asking):
     answer = await ask()
     assert answer["snippets"] == []
@@ -220,19 +208,6 @@ async def test_a_snippet_says_where_it_comes_from_and_how_far_it_is_to_be_truste
         "floor_used": 0,
         "latency_ms": 0,
     }
-
-
-async def test_the_listed_tool_declares_the_schema_of_its_answers(ask: Asking):
-    async with Client(ask.url, mode=MODES[MODERN]) as client:
-        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert listed[NAME].output_schema == OUTPUT_SCHEMA
-    assert listed[NAME].input_schema["required"] == ["query"]
-    assert listed[NAME].annotations.read_only_hint is True
-
-
-async def test_what_cannot_be_understood_is_invalid_params(ask: Asking):
-    for given in ({"query": " \n\t"}, {"query": 7}, {"top_k": True}, {"mix": "0.6"}, {"floor": {}}, {"unheard_of": 1}):
-        assert await ask.code(**given) == "invalid_params", given
 
 
 async def test_arguments_that_are_no_object_are_invalid_params(actors: Stage, ask: Asking):

@@ -155,17 +155,7 @@ def _lines(records: Sequence[Mapping[str, Any]], previous: str) -> tuple[bytes, 
 
 def _end(file: FileIO) -> tuple[str, bool]:
     """Return the hash of the last complete record of a file, and whether the file ends with the end of a line."""
-    start = size = file.seek(0, os.SEEK_END)
-    rest, is_complete = b"", True
-    while start > 0:
-        end, start = start, max(0, start - _TAIL_BYTES)
-        file.seek(start)
-        block = file.read(end - start) + rest
-        if end == size:
-            is_complete = block.endswith(b"\n")
-        begin = block.find(b"\n") + 1 if start else 0
-        for line in reversed(block[begin:].decode("utf-8", "replace").splitlines() if begin or not start else []):
-            if digest := hash_of(line):
-                return digest, is_complete
-        rest = block[: begin or _TAIL_BYTES]  # a longer line is no record
-    return FIRST, is_complete
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+    tail = file.read()
+    digests = map(hash_of, reversed(tail.decode("utf-8", "replace").splitlines()))
+    return next(filter(None, digests), FIRST), not tail or tail.endswith(b"\n")

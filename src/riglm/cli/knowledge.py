@@ -22,7 +22,7 @@ from riglm.application.knowledge.importing import (
     give_vectors,
 )
 from riglm.application.knowledge.inner_voice import fields_of
-from riglm.application.knowledge.retrieval import EmbeddedQuery, Retrieval, RetrievalResult, question
+from riglm.application.knowledge.retrieval import Retrieval, RetrievalResult, question
 from riglm.cli.output import (
     MAX_ROWS,
     ConfigOption,
@@ -279,7 +279,7 @@ def search(
 
 
 async def _retrieve(settings: Settings, asked: Mapping[str, Any], owner: str) -> RetrievalResult:
-    async def embed_query(text: str) -> EmbeddedQuery:
+    async def embed_query(text: str) -> tuple[str, Embedding]:
         with chosen_embedder(settings) as embedder:
             [vector] = embedder.embed([text])
             embedding = Embedding(model=embedder.model, vector=vector)
@@ -287,7 +287,7 @@ async def _retrieve(settings: Settings, asked: Mapping[str, Any], owner: str) ->
             if expected not in (None, embedding.dimensions):
                 said = f"knowledge.dimensions is {expected}, but the model has {embedding.dimensions}"
                 typer.echo(f"warning: {said}, which counts", err=True)
-            return EmbeddedQuery(provider=embedder.status().actual_provider, embedding=embedding)
+            return embedder.status().actual_provider, embedding
 
     async def nearest(table: Table, vector: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
         return list(store.nearest(table, vector, scope, most))

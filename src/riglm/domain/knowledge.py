@@ -292,15 +292,20 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnippetQuery:
-    """How many snippets are wanted, how similar they must be, and what share of them should be of the graph.
+    """A question within all bounds: how many snippets are wanted, how similar, and what share of them of the graph.
 
-    `floor` may give way to `min_floor`, where a source that has candidates and a place would otherwise give none.
+    `query` is trimmed and not empty. `floor` may give way to `min_floor`, where a source that has candidates and a
+    place would otherwise give none.
     """
 
+    query: str
     top_k: int
     mix: float
     floor: float
     min_floor: float
+    include_private: bool = False
+    include_tags: frozenset[str] = frozenset()
+    exclude_tags: frozenset[str] = frozenset()
 
     @property
     def wants_graph(self) -> bool:

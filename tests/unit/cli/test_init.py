@@ -430,15 +430,6 @@ def test_a_variable_that_is_not_set_fails_its_own_server_alone(home: Path, monke
     assert read.settings.upstream_specs()[4].url == "http://r-url-is-not-set.invalid/mcp"
 
 
-def test_a_server_whose_program_is_not_there_stays_so_that_it_cannot_keep_riglm_from_starting(home: Path) -> None:
-    (home / ".cursor").mkdir()
-    (home / CURSOR.file).write_text('{"mcpServers": {"a": {"command": "no-such-program"}}}', "utf-8")
-    (place,) = told("init")["places"]
-    assert [(stay["name"], stay["why"]) for stay in place["stays"]] == [
-        ("a", "the program 'no-such-program' was not found")
-    ]
-
-
 def test_a_configuration_that_is_gone_is_told_with_what_brings_the_servers_back(home: Path) -> None:
     file = put(home, CURSOR)
     done("init")
@@ -490,16 +481,6 @@ def test_a_whole_command_in_the_place_of_a_program_shows_no_secret_of_its_own(ho
     assert "SECabc9" not in runner.invoke(app, ["init"]).output
 
 
-def test_the_data_directory_of_this_shell_is_that_of_the_riglm_that_a_client_starts(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RIGLM_DATA_DIR", str(home / "data"))
-    file = put(home, CODEX)
-    done("init")
-    assert servers_in(file)["riglm"]["env"] == {"RIGLM_DATA_DIR": str(home / "data")}
-    assert (home / "data/codex.yaml").is_file()
-
-
 def test_without_a_client_there_is_nothing_to_do_and_an_unknown_one_is_refused(home: Path) -> None:
     assert "no client" in done("init").output
     assert "nothing to take back" in done("undo").output
@@ -522,13 +503,6 @@ def test_a_server_to_include_that_nobody_has_is_wrong_use_and_nothing_is_done(ho
     assert file.read_bytes() == CLAUDE_CODE.content
     done("init", "--include", "linear")
     done("init", "--include", "linear")  # it is behind riglm now
-
-
-def test_a_client_without_servers_is_told_so_beside_another_that_has_some(home: Path) -> None:
-    put(home, CURSOR)
-    output = done("init", "--client", "cursor", "--client", "codex").output
-    assert "codex has no servers on this machine that riglm knows of" in output
-    assert "cursor has no" not in output
 
 
 def test_a_file_that_became_another_one_meanwhile_is_not_written_over(home: Path) -> None:

@@ -95,28 +95,6 @@ def test_a_server_of_the_users_own_that_took_the_name_stays(home: Path) -> None:
     assert set(CURSOR.goes) <= set(found)
 
 
-def test_servers_stand_where_they_stood_after_one_project_after_the_other_was_undone(home: Path) -> None:
-    def servers(*lines: str) -> str:
-        return "{\n" + ",\n".join(f"      {line}" for line in lines) + "\n    }"
-
-    moves, stays = '"{}": {{"type": "stdio", "command": "sh"}}', '"{}": {{"type": "ws", "url": "ws://h"}}'
-    mixed = servers(moves.format("x"), stays.format("s"), moves.format("y"), stays.format("t"), moves.format("z"))
-    projects = [home / "work" / name for name in ("one", "two")]
-    for project in projects:
-        project.mkdir()
-    inner = ",\n".join(f'  {json.dumps(str(each))}: {{"mcpServers": {mixed}}}' for each in projects)
-    file = home / ".claude.json"
-    file.write_text(f'{{\n"mcpServers": {mixed},\n"projects": {{\n{inner}\n}}\n}}\n', "utf-8")
-    before = file.read_text("utf-8")
-    for words in ([], ["--project", str(projects[0])], ["--project", str(projects[1])]):
-        done("init", *words)
-    done("undo", "--project", str(projects[0]))
-    assert [*read(file)["projects"][str(projects[0])]["mcpServers"]] == ["x", "s", "y", "t", "z"]
-    done("undo")
-    assert file.read_text("utf-8") == before
-    assert installations() == ()
-
-
 @pytest.mark.parametrize("variable", ["XDG_DATA_HOME", "RIGLM_DATA_DIR"])
 @pytest.mark.parametrize("is_set_for_init", [True, False])
 def test_undo_finds_what_init_did_with_another_data_directory(

@@ -86,14 +86,10 @@ def test_the_configuration_comes_first_and_takes_patterns():
     ("environment", "why"),
     [
         ({}, ""),
-        ({"ENABLE_TOOL_SEARCH": ""}, ""),
         ({"ENABLE_TOOL_SEARCH": " true "}, ""),
         ({"ENABLE_TOOL_SEARCH": "\x1b[31m\n"}, "ENABLE_TOOL_SEARCH is not valid"),
-        ({"ENABLE_TOOL_SEARCH": "auto:0"}, ""),
         ({"ENABLE_TOOL_SEARCH": "True", "CLAUDE_CODE_USE_VERTEX": "1"}, ""),
         ({"ENABLE_TOOL_SEARCH": "false"}, "ENABLE_TOOL_SEARCH is false"),
-        ({"ENABLE_TOOL_SEARCH": "0"}, "ENABLE_TOOL_SEARCH is 0"),
-        ({"ENABLE_TOOL_SEARCH": "auto"}, "ENABLE_TOOL_SEARCH is auto"),
         ({"ENABLE_TOOL_SEARCH": "auto:5"}, "ENABLE_TOOL_SEARCH is auto:5"),
         ({"ENABLE_TOOL_SEARCH": "true", "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1"}, "BETAS is set"),
         ({"CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "0"}, ""),
@@ -115,15 +111,11 @@ def test_the_environment_tells_whether_claude_code_searches_for_tools(environmen
     ("url", "version", "is_sure"),
     [
         ("https://gateway.example", "2.1.197", False),
-        ("https://gateway.example", "", False),
         ("https://gateway.example", "2.2.0", True),
         ("https://api.anthropic.com", "2.1.197", True),
         ("https://anthropic.com.example", "2.1.197", False),
-        ("localhost:8080", "2.1.197", False),
         ("api.anthropic.com", "2.1.197", True),
         ("http://[", "2.1.197", False),
-        ("http://a\u2100b", "9" * 5_000, True),
-        ("  ", "2.1.197", True),
     ],
 )
 def test_an_older_claude_code_may_load_every_tool_where_its_gateway_is_another_hosts(url, version, is_sure):

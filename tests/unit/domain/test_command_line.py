@@ -14,15 +14,10 @@ from riglm.domain.redaction import Redactor, looks_random, mask_command, secrets
         (["srv", "--token", "abc", "x"], ["srv", "--token", "***", "x"]),
         (["srv", "--api-key=abc"], ["srv", "--api-key=***"]),
         (["env", "GITHUB_TOKEN=abc", "PLAIN=abc"], ["env", "GITHUB_TOKEN=***", "PLAIN=abc"]),
-        (["srv", "--token", "--verbose"], ["srv", "--token", "--verbose"]),
         (["srv", "--token"], ["srv", "--token"]),
-        (["srv", "--token="], ["srv", "--token="]),
         (["srv", "--url", "http://a:b@h/?q=1"], ["srv", "--url", "http://***@h/?***"]),
-        (["srv", "--port=8"], ["srv", "--port=8"]),
         (["srv", "--header", "Authorization: Bearer abc"], ["srv", "--header", "Authorization: ***"]),
         (["srv", "--header", "X-Api-Key: v"], ["srv", "--header", "X-Api-Key: ***"]),
-        (["srv", "--header=X-Api-Key:v"], ["srv", "--header=X-Api-Key:***"]),
-        (["srv", "X-Api-Key: v"], ["srv", "X-Api-Key: ***"]),
         (["srv", "--pat", "v", "--key", "v", "--auth", "v"], ["srv", "--pat", "***", "--key", "***", "--auth", "***"]),
         (["srv", "-p", "v", "-pv4lue"], ["srv", "-p", "***", "***"]),
         (["sh", "-c", "curl -u me:pw host"], ["sh", "-c", "curl -u me:*** host"]),
@@ -42,24 +37,18 @@ def test_of_a_command_all_but_its_secrets_is_shown(words: list[str], masked: lis
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 COMMANDS = f"""
 docker run -i --rm -e API_KEY=<sk-proj-9aZ81kQ0vLm> -v /home/me/data:/data ghcr.io/github/github-mcp-server:0.4.1
-docker run -i --rm -e GITHUB_PERSONAL_ACCESS_TOKEN -e GITHUB_TOOLSETS=repos,issues ghcr.io/github/github-mcp-server
 docker run -p 8080:80 -u 1000:1000 --mount type=bind,src=/home/me,dst=/projects mcp/files@sha256:{"0a" * 32} /projects
 podman run -i --env-file ./.env --env=DB_PASS=<hunter> docker.io/mcp/postgres:latest postgresql://<me:s3cret>@db:5432/x
 docker run -i --rm -eSLACK_BOT_TOKEN=<xoxb-1234-5678-abcdef> mcp/slack
-python3 srv.py github 30
 python -m my_server --since 2024-11-05 --at 2024-11-05T10:00:00Z --limit 300000 12
-npx -y @modelcontextprotocol/server-github@2025.4.8
 npx -y @modelcontextprotocol/server-filesystem /Users/ann/Desktop '/Users/ann/My Documents'
 npx -y mcp-remote https://mcp.linear.app/sse --header 'Authorization: <Bearer lin_api_4kTz81LmQ>' --transport sse-only
-npx mcp-remote https://h/mcp --header 'Authorization: Bearer ${{TOKEN}}' --port 3334
 npx -y @supabase/mcp-server-supabase@latest --access-token <sbp_0123456789abcdef> --project-ref abcdefghijklm
 npx -y firecrawl-mcp <fc-0123456789abcdef0123>
 npx -y @smithery/cli@latest run @upstash/context7-mcp --key <d9428888-122b-11e1-b85c-61cd3cbb3210>
 npx -y @playwright/mcp@0.0.30 --browser chrome --viewport-size 1280x720 --no-auth chrome
 uvx mcp-server-qdrant --token=<abcdef> fastmcp duckdb
 uvx mcp-neo4j-cypher --db-url bolt://localhost:7687 --username neo4j --password <hunter> ms365 md2pdf
-uvx --from git+https://github.com/oraios/serena serena start-mcp-server --context ide-assistant
-uvx -p 3.12 mcp-server-fetch==2025.1.17 --user-agent MyAgent/1.0
 uvx mcp-atlassian --jira-url https://c.atlassian.net --jira-username me@c.com --jira-token <ATATT3xFfGF0abc>
 uv run --directory /srv/tools server.py --model claude-3-5-sonnet-20241022 --temperature 0.7 gpt-4o-mini llama3.1:8b
 node /opt/build/index.js --log-level DEBUG --max-tokens 4096 --timeout 86400000 --region eu-west-1 x86_64
@@ -69,7 +58,6 @@ node server.js <c2VjcmV0LWtleS1mb3ItdGhlLXNlcnZlcg==> <{JWT}> <3f2c9a77b1d04e5f8
 python srv.py 'Server=db.example.com;Database=Sales;User Id=sa;Password=<hunter>;'
 srv --dsn '<host=db password=hunter user=me>' redis://<:hunter>@cache:6379/0
 srv mongodb+srv://<me:p4ss>@cluster0.ab1cd.mongodb.net/db?<retryWrites=true>
-srv jdbc:postgresql://db:5432/sales?<user=me&password=hunter>
 srv -DapiKey=<abc123> -Dport=8080 -jar /opt/x.jar -port 8080 -path /tmp
 srv <AKIAIOSFODNN7EXAMPLE> <ghp_abcdefghij0123456789> <AB12-CD34-EF56-GH78> <abcd1234efgh5678>
 sh -c 'API_KEY=<hunter> exec npx -y srv --port 3000'

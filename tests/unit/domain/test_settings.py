@@ -37,18 +37,13 @@ def test_a_command_becomes_a_stdio_server_with_its_words_in_order() -> None:
     [
         ({"url": "http://h/mcp"}, "http"),
         ({"url": "http://h/sse"}, "sse"),
-        ({"url": "http://h/sse/"}, "sse"),
-        ({"url": "http://h/sse?x=1"}, "sse"),
         ({"url": "http://h/sse", "type": "http"}, "http"),
-        ({"url": "http://h/mcp", "type": "sse"}, "sse"),
         ({"url": "http://h/mcp", "type": "streamable-http"}, "http"),
-        ({"url": "http://h/mcp", "type": "streamableHttp"}, "http"),
         ({"url": "http://h/mcp", "transport": "sse"}, "sse"),
         ({"url": "http://h/mcp", "type": "remote"}, "http"),
         ({"serverUrl": "http://h/mcp"}, "http"),
         ({"httpUrl": "http://h/sse"}, "http"),
         ({"command": "srv"}, "stdio"),
-        ({"command": "srv", "type": "stdio"}, "stdio"),
         ({"command": ["srv"], "type": "local", "environment": {"A": "b"}}, "stdio"),
     ],
 )
@@ -70,27 +65,17 @@ def test_authorisation_is_resolved_into_the_header() -> None:
         ({"command": "a", "url": "http://h"}, "both `command` and `url`"),
         ({"command": " "}, "the command is empty"),
         ({"command": "a\0b"}, "NUL"),
-        ({"command": "a", "args": ["\0"]}, "NUL"),
         ({"command": "a", "type": "http"}, "type http does not go with `command`"),
-        ({"url": "http://h", "type": "stdio"}, "type stdio does not go with `url`"),
         ({"command": "a", "headers": {"A": "b"}}, "`headers` does not go with `command`"),
-        ({"command": "a", "auth": {"token": "b"}}, "`auth` does not go with `command`"),
-        ({"command": "a", "metamcp": ACCOUNT}, "`metamcp` does not go with `command`"),
         ({"url": "http://h/mcp", "metamcp": ACCOUNT}, "not that of an endpoint of MetaMCP"),
         ({"url": "http://h/metamcp/a/api", "metamcp": ACCOUNT}, "write http://HOST:12008/metamcp/ENDPOINT/mcp"),
         ({"url": "http://h", "args": ["a"]}, "`args` does not go with `url`"),
-        ({"url": "http://h", "cwd": "a"}, "`cwd` does not go with `url`"),
         ({"url": "ftp://h"}, "not a URL that riglm can reach"),
-        ({"url": "h:80"}, "not a URL that riglm can reach"),
-        ({"url": "http://"}, "not a URL that riglm can reach"),
-        ({"url": "http://h:99999"}, "not a URL that riglm can reach"),
         ({"url": "http://[::1"}, "not a URL that riglm can reach"),
-        ({"url": "http://h/a b"}, "not a URL that riglm can reach"),
         ({"url": "http://h", "serverUrl": "http://i"}, "`serverUrl` and `url` say the same thing"),
         ({"url": "http://h", "headers": {"A b": "c"}}, "'A b' is not the name of a header"),
         ({"url": "http://h", "headers": {"A": "b\r\nC: d"}}, "a header's value is one line"),
         ({"url": "http://h", "auth": {"token": ""}}, "the token is empty"),
-        ({"url": "http://h", "auth": {"token": "a\nb"}}, "the token is empty or has spaces"),
         ({"url": "http://h", "auth": {"token": "a", "scopes": ["b"]}}, "`token` does not go with"),
         ({"url": "http://h", "auth": {"client_secret": "a"}}, "this key is missing"),
         ({"url": "http://h", "auth": {"client_id": "a", "private_key_file": "b"}}, "does not use this key"),
@@ -102,7 +87,6 @@ def test_authorisation_is_resolved_into_the_header() -> None:
         ({"url": "http://a:b@h", "auth": {"token": "a"}}, "given twice"),
         ({"url": "http://h", "auth": {"accounts": "caller"}, "on_change": "block"}, "cannot be approved for all"),
         ({"command": "a", "env": {"A=B": "c"}}, "'A=B' cannot be set"),
-        ({"command": "a", "env": {"A": "\0"}}, "'A' cannot be set"),
     ],
 )
 def test_a_server_that_cannot_work_is_refused_with_the_reason(server: dict[str, object], words: str) -> None:
@@ -134,14 +118,12 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
     ("section", "words"),
     [
         ({"filtering": {"strategy": "allowlist"}}, "the strategy is allowlist and filtering.allowlist is empty"),
-        ({"filtering": {"strategy": "denylist"}}, "the strategy is denylist and filtering.denylist is empty"),
         ({"filtering": {"min_tools": 9, "max_tools": 8}}, "max_tools (8) is less than min_tools (9)"),
         ({"filtering": {"profiles": {"a/b": {}}}}, "'a/b' cannot be the name of a profile"),
         ({"filtering": {"profile": "c", "profiles": {"a": {}, "b": {}}}}, "use one of: default, a, b"),
         ({"filtering": {"profiles": {"a": {}, "A": {}}}}, "'a' and 'A' differ in case only"),
         ({"filtering": {"profiles": {"a": {"allowlist": []}}}}, "the allowlist is empty"),
         ({"filtering": {"profiles": {"a": {"directories": ["."]}}}}, "'.' is no absolute path"),
-        ({"filtering": {"profiles": {"a": {"directories": ["~other/x"]}}}}, "'~other/x' is no absolute path"),
         (
             {"filtering": {"profiles": {"a": {"directories": ["/x/"]}, "b": {"directories": ["/x"]}}}},
             "'/x' is in the directories of 'a' and 'b'",
@@ -158,29 +140,20 @@ def test_upstream_and_mcp_servers_exclude_each_other() -> None:
         ({"logging": {"include_results": True}}, "results are never stored"),
         ({"timeouts": {"call": 10, "call_max": 5}}, "call_max (5) is less than call (10)"),
         ({"downstream": {"host": "0.0.0.0"}}, "0.0.0.0 can be reached from other machines and no token is set"),
-        ({"downstream": {"host": "example.org"}}, "can be reached from other machines"),
         ({"downstream": {"host": "::", "token": "changeme"}}, "easy to guess"),
-        ({"downstream": {"host": "::", "token": "your-secret-token-here-change-me"}}, "easy to guess"),
         ({"downstream": {"token": "fifteen-letters"}}, "the token is too short"),
         ({"downstream": {"token": "with space"}}, "the token is empty or has spaces"),
         ({"downstream": {"tokens": {"ann": "fifteen-letters"}}}, "the token of ann is too short"),
         ({"downstream": {"tokens": {"bearer": TOKEN}}}, "'bearer' cannot name a caller"),
-        ({"downstream": {"tokens": {"a b": TOKEN}}}, "'a b' cannot name a caller"),
         ({"downstream": {"tokens": {"ann": TOKEN, "bob": TOKEN}}}, "have the same token"),
-        ({"downstream": {"token": TOKEN, "tokens": {"bob": TOKEN}}}, "the same token"),
         ({"downstream": {"host": "::", "tokens": {"ann": "your-secret-token-here-change-me"}}}, "easy to guess"),
         ({"storage": {"kind": "postgresql"}}, "PostgreSQL has no place"),
         ({"storage": {"url": "mysql://host/db"}}, "this is no URL of PostgreSQL"),
-        ({"storage": {"kind": "sqlite", "url": "postgresql://host/db"}}, "a URL is given for the kind sqlite"),
         ({"storage": {"path": "a.db", "url": "postgresql://host/db"}}, "a file and a URL are both given"),
-        ({"filtering": {"denylist": ["delete[_"]}}, "close it, or write [[] for the sign itself"),
-        ({"control": {"token": "short"}}, "too short"),
         ({"control": {"read_token": "with spaces in between"}}, "has spaces"),
         ({"control": {"token": TOKEN, "read_token": TOKEN}}, "are the same"),
         ({"control": {"host": "0.0.0.0", "token": "change-me-change-me"}}, "easy to guess"),
-        ({"control": {"host": "0.0.0.0", "token": TOKEN, "read_token": "your-token-here-"}}, "easy to guess"),
         ({"state": {"url": "http://h"}}, "write it as redis://USER:PASSWORD@HOST:PORT/0"),
-        ({"state": {"kind": "redis"}}, "add url: redis://"),
         ({"state": {"kind": "memory", "url": "redis://h"}}, "set the kind to redis"),
         ({"privacy": {"key": "short"}}, "openssl rand -hex 32"),
     ],
@@ -189,15 +162,6 @@ def test_a_section_that_cannot_work_is_refused_with_the_reason(section: dict[str
     text = complaint(**section)
     assert words in text
     assert " — fix: " in text
-
-
-def test_every_section_takes_what_it_describes() -> None:
-    found = settings(
-        filtering={"strategy": "none", "min_tools": 1, "max_tools": 1},
-        logging={"include_results": False, "level": "debug"},
-        timeouts={"call": "1.5"},
-    )
-    assert (found.filtering.strategy, found.logging.level, found.timeouts.call) == ("none", "debug", 1.5)
 
 
 def test_a_public_address_is_fine_with_a_good_token() -> None:

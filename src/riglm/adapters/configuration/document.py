@@ -5,15 +5,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from riglm.domain.schemas.problems import ConfigProblem, refusal
 
-if TYPE_CHECKING:
-    import yaml
-
 _MAX_FILE = 4 * 1024 * 1024
-_MAX_REPEATED = 100_000
 _STRING = r'"(?:\\.|[^"\\\n])*"'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
@@ -63,14 +59,7 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     problems: list[ConfigProblem] = []
 
     class Loader(yaml.SafeLoader):
-        """Notes each duplicate key of a mapping, and refuses aliases that multiply."""
-
-        def construct_document(self, node: yaml.Node) -> Any:
-            counts: dict[int, int] = {}
-            if _expanded(node, counts) > len(counts) + _MAX_REPEATED:
-                words = f"aliases repeat more than {_MAX_REPEATED:,} values"
-                raise refusal(source, "", words, "replace the aliases by their values")
-            return super().construct_document(node)
+        """Notes each duplicate key of a mapping."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             seen: set[str] = set()
@@ -92,16 +81,6 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         what = f"this is not YAML ({type(error).__name__})"
         raise refusal(source, "", what, "mind unusual characters and depth") from None
-
-
-def _expanded(node: "yaml.Node", counts: dict[int, int]) -> int:
-    """The number of values below a YAML node with its aliases written out, kept by node; too many if it has itself."""
-    if id(node) not in counts:
-        counts[id(node)] = _MAX_REPEATED**2  # the count of an alias within the node itself
-        children = node.value if isinstance(node.value, list) else []
-        parts = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
-        counts[id(node)] = 1 + sum(_expanded(part, counts) for part in parts)
-    return counts[id(node)]
 
 
 def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:

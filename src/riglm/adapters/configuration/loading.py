@@ -139,18 +139,13 @@ def load(
     if isinstance(storage, dict) and not storage.keys() & {"path", "url"}:
         draft.set(("storage", "path"), default_store(environment), "default")
     settings = _validated(draft, str(file) if file else FILE_NAME)
-    draft.warnings += _floor_warnings(settings, draft)
-    return Configuration(settings, draft.origins, options, file, tuple(draft.warnings))
-
-
-def _floor_warnings(settings: Settings, draft: Draft) -> list[str]:
     floor, min_floor = settings.knowledge.floor, settings.knowledge.min_floor
-    if min_floor <= floor:
-        return []
-    origin = draft.origins.get(("knowledge", "min_floor"), "")
-    name = origin if origin.startswith("SURR_") else "knowledge.min_floor"
-    what = f"{min_floor:g} is above knowledge.floor ({floor:g}) and has no effect"
-    return [f"{name}: {what} — fix: raise knowledge.floor"]
+    if min_floor > floor:
+        origin = draft.origins.get(("knowledge", "min_floor"), "")
+        name = origin if origin.startswith("SURR_") else "knowledge.min_floor"
+        what = f"{min_floor:g} is above knowledge.floor ({floor:g}) and has no effect"
+        draft.warnings.append(f"{name}: {what} — fix: raise knowledge.floor")
+    return Configuration(settings, draft.origins, options, file, tuple(draft.warnings))
 
 
 def set_values(options: Options, *, environment: Mapping[str, str] | None = None) -> Mapping[str, Any]:

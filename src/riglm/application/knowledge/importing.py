@@ -167,11 +167,6 @@ def memory_of(row: JsonRow, owner: str) -> Described | Relation:
     raise wrong("type", f"{ENTITY} or {RELATION}", kind, fix)
 
 
-def is_memory_line_key(row: JsonRow, key: str) -> bool:
-    """Whether a key of a line that was read counts."""
-    return key in _KEYS[row["type"]]
-
-
 def _entity(row: JsonRow) -> Described:
     kind = row.get("entityType") or ""
     if not isinstance(kind, str):
@@ -212,11 +207,6 @@ def thought_of(row: JsonRow, owner: str, now: float) -> Thought:
         tags=texts("tags", row.get("tags")),
         is_private=any(_flag(key, row[key]) for key in row if _means_private(key)),
     )
-
-
-def is_thought_line_key(key: str) -> bool:
-    """Whether a key of a line counts."""
-    return key in KEYS or _means_private(key)
 
 
 def _origin(value: Any) -> Origin:
@@ -463,8 +453,8 @@ def _lines(source: Source, owner: str, now: float) -> Iterator[_Line]:
 def _read(row: JsonRow, format_: LineFormat, owner: str, now: float) -> tuple[_Piece, tuple[str, ...]]:
     if format_ is LineFormat.THOUGHTS:
         thought = thought_of(row, owner, now)
-        return thought, tuple(key for key in row if not is_thought_line_key(key))
-    return memory_of(row, owner), tuple(key for key in row if not is_memory_line_key(row, key))
+        return thought, tuple(key for key in row if key not in KEYS and not _means_private(key))
+    return memory_of(row, owner), tuple(key for key in row if key not in _KEYS[row["type"]])
 
 
 def _batches(lines: Iterator[_Line]) -> Iterator[list[_Line]]:

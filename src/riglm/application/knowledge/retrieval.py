@@ -27,20 +27,7 @@ MAX_TAGS: Final = 1_000
 _KNOWN: Final = ("query", "top_k", "floor", "mix", "include_private", "include_tags", "exclude_tags")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalQuery:
-    """A question within all bounds. `query` is trimmed and not empty."""
-
-    query: str
-    top_k: int
-    floor: float
-    mix: float
-    include_private: bool = False
-    include_tags: frozenset[str] = frozenset()
-    exclude_tags: frozenset[str] = frozenset()
-
-
-def question(given: Any, defaults: KnowledgeSettings) -> RetrievalQuery:
+def question(given: Any, defaults: KnowledgeSettings) -> SnippetQuery:
     """The question that decoded arguments ask. Numbers out of their bounds are put on the bound.
 
     Raises:
@@ -55,11 +42,12 @@ def question(given: Any, defaults: KnowledgeSettings) -> RetrievalQuery:
     query = given.get("query")
     if not isinstance(query, str) or not is_visible(query):
         raise _invalid("query must be a non-empty text")
-    return RetrievalQuery(
+    return SnippetQuery(
         query=query.strip()[:MAX_QUERY_LENGTH],
         top_k=int(_number(given, "top_k", defaults.top_k, 1, MAX_SNIPPETS, whole=True)),
         floor=_number(given, "floor", defaults.floor, 0, 1),
         mix=_number(given, "mix", defaults.mix, 0, 1),
+        min_floor=defaults.min_floor,
         include_private=_flag(given, "include_private"),
         include_tags=_tags(given, "include_tags"),
         exclude_tags=_tags(given, "exclude_tags"),
@@ -110,14 +98,6 @@ _LOCAL: Final = Scope(owner="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedQuery:
-    """A question's vector, and who made it."""
-
-    provider: str
-    embedding: Embedding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalResult:
     """Snippets, the most similar first; or the reason why there are none.
 
@@ -134,11 +114,11 @@ class Retrieval:
 
     def __init__(
         self,
-        embed: Callable[[str], Awaitable[EmbeddedQuery]],
+        embed: Callable[[str], Awaitable[tuple[str, Embedding]]],
         nearest: Callable[[Table, Embedding, Scope, int], Awaitable[list[SnippetCandidate]]],
         settings: KnowledgeSettings,
     ) -> None:
-        """`nearest` is `KnowledgePort.nearest`, off the event loop.
+        """`embed` returns the provider and the vector of a question; `nearest` is `KnowledgePort.nearest`.
 
         `settings` may be replaced between queries; only `shared` stays as it is.
         """
@@ -150,11 +130,11 @@ class Retrieval:
     async def rehearse(self) -> None:
         """Have all loaded that a question needs; what cannot be had now is left to the question."""
         with contextlib.suppress(EmbedderUnavailableError, AnalyticsUnavailableError):
-            embedded = await self._embed(_REHEARSED)
+            _, embedding = await self._embed(_REHEARSED)
             for table in Table:
-                await self._nearest(table, embedded.embedding, _LOCAL, 1)
+                await self._nearest(table, embedding, _LOCAL, 1)
 
-    async def answer(self, asked: RetrievalQuery, owner: str) -> RetrievalResult:
+    async def answer(self, asked: SnippetQuery, owner: str) -> RetrievalResult:
         """The answer for a principal, by its keyed hash.
 
         Raises:
@@ -162,7 +142,7 @@ class Retrieval:
         """
         begun, settings = time.perf_counter(), self.settings
         try:
-            embedded = await self._embed(asked.query)
+            provider, embedding = await self._embed(asked.query)
         except EmbedderUnavailableError as error:
             _, _, fix = str(error).partition(" — fix: ")
             message = f"the embedder is unavailable — fix: {fix.partition(';')[0] or 'try again later'}"
@@ -174,10 +154,9 @@ class Retrieval:
             exclude_tags=asked.exclude_tags,
         )
         most = min(_CANDIDATES_PER_SNIPPET * asked.top_k, settings.max_candidates_per_source)
-        request = SnippetQuery(top_k=asked.top_k, mix=asked.mix, floor=asked.floor, min_floor=settings.min_floor)
-        wanted = [table for table in Table if (request.wants_graph if table.is_graph else request.wants_thoughts)]
+        wanted = [table for table in Table if (asked.wants_graph if table.is_graph else asked.wants_thoughts)]
         try:
-            found = [await self._nearest(table, embedded.embedding, scope, most) for table in wanted]
+            found = [await self._nearest(table, embedding, scope, most) for table in wanted]
         except AnalyticsUnavailableError as error:
             raise RetrievalError(
                 ErrorCode.DB_ERROR, "the knowledge store does not answer now; ask again later"
@@ -185,12 +164,12 @@ class Retrieval:
         candidates = [each for some in found for each in some]
         thoughts = [each for each in candidates if not each.table.is_graph]
         graph = [each for each in candidates if each.table.is_graph]
-        snippets, floor_used = selected(request, thoughts, graph)
+        snippets, floor_used = selected(asked, thoughts, graph)
         reason = "" if snippets else "floor_excluded_all" if candidates else "no_candidates"
         metrics = {
-            "provider": embedded.provider,
-            "model": embedded.embedding.model,
-            "dim": embedded.embedding.dimensions,
+            "provider": provider,
+            "model": embedding.model,
+            "dim": embedding.dimensions,
             "k_req": asked.top_k,
             "k_ret": len(snippets),
             "kg_candidates": len(graph),
@@ -265,8 +244,8 @@ class QuestionEmbedder:
         self._embedders: Embedders | None = None
         self._closed = threading.Event()
 
-    async def __call__(self, text: str) -> EmbeddedQuery:
-        """The vector of a question.
+    async def __call__(self, text: str) -> tuple[str, Embedding]:
+        """Return who made the vector of a question, and the vector.
 
         Raises:
             EmbedderUnavailableError: the model does not answer, or not in time; nothing else answers in its place.
@@ -290,7 +269,7 @@ class QuestionEmbedder:
                 async with asyncio.timeout(_EMBEDDING_CLOSING_SECONDS):
                     await asyncio.to_thread(always.__exit__, None, None, None)
 
-    def _embedded(self, text: str) -> EmbeddedQuery:
+    def _embedded(self, text: str) -> tuple[str, Embedding]:
         chosen = self._opened()
         rows = chosen.embed([text])
         status = chosen.status()
@@ -302,7 +281,7 @@ class QuestionEmbedder:
                 extra={"configured": self._expected, "dim": status.dimensions},
             )
             self._expected = None
-        return EmbeddedQuery(provider=status.actual_provider, embedding=Embedding(model=chosen.model, vector=rows[0]))
+        return status.actual_provider, Embedding(model=chosen.model, vector=rows[0])
 
     def _opened(self) -> EmbedderPort:
         if self._closed.is_set():

@@ -64,9 +64,8 @@ def test_a_line_that_a_crash_cut_off_is_the_only_fault(tmp_path):
     assert found.lines == 4
 
 
-@pytest.mark.parametrize("torn", [b"x", b"x" * 999, b"x" * 3_500, b"\xff\n" * 1_750, b"\n" * 1_024, b"{" * 1_024])
-def test_a_damaged_end_of_any_length_leaves_the_chain_whole(tmp_path, monkeypatch, torn):
-    monkeypatch.setattr(audit_file, "_TAIL_BYTES", 1_024)
+@pytest.mark.parametrize("torn", [b"x", b"x" * 999_000, b"\xff\n" * 1_750, b"\n"])
+def test_a_damaged_end_leaves_the_chain_whole(tmp_path, torn):
     path = tmp_path / "audit.jsonl"
     written(path, "a", "b")
     with path.open("ab") as file:

@@ -211,7 +211,6 @@ def test_every_kind_of_value_can_be_set_by_a_variable(place: Place) -> None:
             "1",
             "RIGLM_PRIVACY__ZZZ: there is no such setting — fix: known are RIGLM_PRIVACY__ARGUMENTS",
         ),
-        ("RIGLM_NAMMING", "none", "RIGLM_NAMMING: there is no such setting — fix: did you mean RIGLM_NAMING?"),
         ("RIGLM_FOO", "1", "RIGLM_FOO: there is no such setting — fix: known are RIGLM_UPSTREAM, RIGLM_MCPSERVERS"),
         (
             "RIGLM_LOGGING_LEVEL",
@@ -258,12 +257,9 @@ def test_a_clients_file_is_taken_with_what_riglm_does_not_know_in_it(place: Plac
     [
         ({"theme": "dark"}, "client.json: the file lists no servers — fix: give it"),
         ({"mcpServers": {"a": {"command": "${NOPE}"}}}, "mcpServers.a.command: the variable NOPE is not set"),
-        ({"servers": {"a": {"command": "${input:key}"}}}, "riglm cannot ask for ${input:key} — fix: write ${env:"),
         ({"mcpServers": {"a": "npx"}}, "mcpServers.a: this is not an object"),
         ({"mcpServers": {"a": {"type": "pigeon", "url": "http://h"}}}, "mcpServers.a.type: this is none of"),
-        ({"mcpServers": {"a": {"command": "x", "disabled": True}, "b": 1}}, "mcpServers.b: this is not an object"),
         ({"mcpServers": {}}, "client.json: mcpServers: it lists no servers — fix: give it"),
-        ({"servers": {}, "mcpServers": {}}, "client.json: mcpServers: it lists no servers — fix: give it"),
         (
             {"servers": {"a": {"command": "x", "disabled": True}, "b": {"url": "http://h", "enabled": False}}},
             "client.json: servers: all servers of the file are disabled — fix: enable one",
@@ -283,29 +279,15 @@ UNUSABLE: dict[str, Any] = {
     "unknown type": {"type": "websocket", "url": "http://h"},
     "unset variable": {"command": "x", "args": ["${NOPE}"]},
     "input": {"command": "x", "env": {"KEY": "${input:key}"}},
-    "command of the editor": {"command": "x", "args": ["${command:pick}"]},
     "list in env": {"command": "x", "env": {"A": ["b"]}},
-    "env as text": {"command": "x", "env": "A=B"},
-    "args as text": {"command": "x", "args": "-m it"},
-    "boolean argument": {"command": "x", "args": [True]},
-    "odd URL": {"url": "http://[::1"},
     "scheme": {"url": "ws://h"},
     "odd header": {"url": "http://h", "headers": {"a b": "c"}},
-    "line break in a header": {"url": "http://h", "headers": {"A": "b\nc"}},
     "text": "npx it",
-    "null": None,
-    "empty": {},
     "no command": {"args": []},
-    "number": {"command": 5},
     "sign-in by a callback": {"url": "http://h", "auth": {"callbackPort": 8}},
-    "sign-in of another kind": {"url": "http://h", "auth": "kerberos"},
     "deep list": {"command": "x", "env": {"A": nested(400, lambda inner: [inner])}},
-    "deep object": {"command": "x", "env": {"A": nested(400, lambda inner: {"a": inner})}},
-    "deep arguments": {"command": "x", "args": nested(400, lambda inner: [inner])},
     "switch": {"command": "x", "disabled": "perhaps"},
     "surrogate in the URL": {"url": "http://\ud800"},
-    "surrogate in args": {"command": "x", "args": ["\udfff"]},
-    "surrogate in env": {"command": "x", "env": {"A": "\ud800"}},
 }
 
 
@@ -332,8 +314,6 @@ def test_servers_of_a_clients_file_whose_tools_could_get_one_name_are_renamed(pl
 @pytest.mark.parametrize(
     ("servers", "names"),
     [
-        (["a b", "a-b"], ["a-b-2", "a-b"]),
-        (["a-b", "a b"], ["a-b", "a-b-2"]),
         (["a/b", "a b", "a-b-2", "a-b"], ["a-b-3", "a-b-4", "a-b-2", "a-b"]),
         (["n" * 60, "n" * 61, "n" * 48], ["n" * 44 + "-2", "n" * 44 + "-3", "n" * 48]),
         (["riglm", "riglm-server"], ["riglm-server-2", "riglm-server"]),
@@ -349,14 +329,11 @@ def test_a_server_keeps_a_name_that_riglm_takes(place: Place, servers: list[str]
 @pytest.mark.parametrize(
     ("server", "is_process"),
     [
-        ({"url": "http://h", "command": ""}, False),
         ({"url": "http://h", "command": [], "args": "", "headers": [], "auth": {}, "type": ""}, False),
         ({"command": "x", "url": "", "serverUrl": None, "env": [], "cwd": "", "headers": None}, True),
         ({"command": "x", "url": "http://h", "headers": {"a b": "c"}}, True),
-        ({"command": "x", "url": "http://h", "type": "stdio"}, True),
         ({"command": "x", "args": ["y"], "url": "http://h", "type": "http"}, False),
         ({"command": "x", "transport": {"type": "x"}}, True),
-        ({"command": "x", "auth": "kerberos", "type": 3}, True),
     ],
 )
 def test_members_that_are_empty_or_of_another_kind_of_server_are_ignored(
@@ -372,9 +349,6 @@ def test_members_that_are_empty_or_of_another_kind_of_server_are_ignored(
     ("sign_in", "auth"),
     [
         ({"auth": "oauth"}, None),
-        ({"auth": False}, None),
-        ({"auth": True, "oauth": False}, None),
-        ({"auth": {"type": "oauth"}}, None),
         ({"oauth": {"enabled": True, "callbackPort": 8}}, None),
         ({"oauth": {"clientId": "me"}, "headers": {"Authorization": "Bearer it"}}, None),
         ({"auth": {"CLIENT_ID": "me", "CLIENT_SECRET": "", "scopes": "read write"}}, ("me", ("read", "write"))),

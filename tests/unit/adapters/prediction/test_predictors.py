@@ -59,15 +59,6 @@ def test_company_counts_wherever_in_the_session_it_was_kept():
     assert min(scores["git__log"], scores["files__read"]) > scores["web__search"]
 
 
-def test_of_tools_that_share_sessions_the_nearer_one_comes_first():
-    predictor = CooccurrencePredictor()
-    learn_session(predictor, "git__commit", "files__read", *["git__commit", "git__diff"] * 3, "git__log", times=5)
-    learn_session(predictor, "git__diff", "git__log", *["git__commit", "git__diff"] * 3, "files__read", times=5)
-    of_commit, of_diff = (predictor.predict(a_prediction_input(tool)).scores for tool in ("git__commit", "git__diff"))
-    near, far = TOOLS.index("files__read"), TOOLS.index("git__log")
-    assert of_commit[near] - of_commit[far] > of_diff[near] - of_diff[far]
-
-
 def test_the_context_alone_ranks_for_embedding():
     prediction_input = in_context("git__log")
     assert prediction_input.relevance is not None
@@ -81,18 +72,6 @@ def test_the_hybrid_is_right_about_context_before_it_has_learned_anything():
     described[TOOLS.index("web__fetch")] = 1.0
     relevance = Relevance(described=described, learned=np.zeros(len(TOOLS)), combined=described)
     assert best(HybridPredictor(), relevance=relevance) == "web__fetch"
-
-
-def test_a_signal_that_is_always_wrong_stops_counting():
-    """Relevance points at a tool that is never called; use settles what is."""
-    described = np.zeros(len(TOOLS))
-    described[TOOLS.index("web__fetch")] = 1.0
-    relevance = Relevance(described=described, learned=np.zeros(len(TOOLS)), combined=described)
-    predictor = HybridPredictor()
-    assert best(predictor, relevance=relevance) == "web__fetch"
-    for tool in ("git__diff", "files__read", "git__diff", "files__write", "git__diff") * 12:
-        predictor.learn(a_prediction_input(relevance=relevance), tool)
-    assert best(predictor, relevance=relevance) == "git__diff"
 
 
 def test_a_repeated_workflow_is_known_after_a_few_sessions_and_not_to_a_control():
@@ -120,16 +99,6 @@ def test_the_names_of_tools_say_which_unseen_tool_follows():
 def test_an_unknown_family_is_an_error_that_names_the_known():
     with pytest.raises(ConfigurationError, match=r"without: no signals are called magic — fix: .*sequence"):
         HybridPredictor(without=("magic",))
-
-
-def test_confidence_grows_with_what_was_right():
-    predictor = HybridPredictor()
-    tools = tuple(f"tool{number}" for number in range(200))
-    prediction_input = a_prediction_input("tool0", candidates=tools)
-    before = predictor.predict(prediction_input).confidence
-    for _ in range(60):
-        predictor.learn(prediction_input, "tool7")
-    assert before < 0.5 < predictor.predict(prediction_input).confidence
 
 
 def _relevance(generator: np.random.Generator, size: int) -> Relevance:

@@ -71,12 +71,6 @@ def test_an_import_can_be_repeated(store, file):
     assert state(store) == WHOLE
 
 
-def test_a_relation_that_comes_later_is_told_by_the_entities_that_were_known(store, file):
-    run(store, file(ALICE))
-    run(store, file(WORKS))
-    assert texts(store, Table.ENTITIES) == ["Alice (person). Alice works at Acme."]
-
-
 @pytest.mark.parametrize("at_once", [1, 500])
 def test_an_entity_keeps_its_kind_and_its_vector_when_it_is_described_again_without_one(
     store, file, at_once, monkeypatch

@@ -72,7 +72,7 @@ async def test_dimensions_that_were_thought_to_be_others_are_told_once_and_the_m
     worker: Worker, model: Model, caplog: pytest.LogCaptureFixture
 ):
     embed = asking(worker, model, dimensions=1536)
-    assert (await embed("falcon")).embedding.dimensions == 256
+    assert (await embed("falcon"))[1].dimensions == 256
     await embed("falcon")
     (record,) = caplog.records
     assert (record.levelname, record.__dict__["configured"], record.__dict__["dim"]) == ("WARNING", 1536, 256)

@@ -6,7 +6,7 @@ from typing import Any
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
 from riglm.application.knowledge.inner_voice import InnerVoice
-from riglm.application.knowledge.retrieval import EmbeddedQuery, Retrieval
+from riglm.application.knowledge.retrieval import Retrieval
 from riglm.domain.knowledge import Embedding, Origin, SnippetCandidate, Table, Thought
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.domain.session import uuid7
@@ -80,10 +80,10 @@ class Stage:
         assert "structuredContent" not in result
         return str(json.loads(result["content"][0]["text"])["error"]["code"])
 
-    async def _embed(self, text: str) -> EmbeddedQuery:
+    async def _embed(self, text: str) -> tuple[str, Embedding]:
         self.was_embedding.set()
         if self.hangs:
             await asyncio.Event().wait()
         if self.error is not None:
             raise self.error
-        return EmbeddedQuery(provider="static", embedding=embedded(text))
+        return "static", embedded(text)

@@ -1,6 +1,5 @@
 """Scores of strategies become probabilities that outcomes follow."""
 
-import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -127,14 +126,3 @@ def test_contributions_add_up_to_the_log_odds():
         total = np.sum(list(found.contributions.values()), axis=0)
         assert (1 / (1 + np.exp(-total))).tolist() == pytest.approx(found.scores.tolist())
         assert predictor.predict(asked(*calls)).contributions == {}
-
-
-def test_a_pickled_predictor_predicts_and_learns_the_same():
-    chance = np.random.default_rng(16)
-    predictor = CalibratedPredictor(HybridPredictor())
-    learn_sessions(predictor, *(a_session(chance) for _ in range(10)))
-    predictor.learn(asked(), TOOLS[0])
-    again = pickle.loads(pickle.dumps(predictor))
-    for each in (predictor, again):
-        learn_sessions(each, TOOLS[:2])
-    assert again.predict(asked()).scores.tolist() == predictor.predict(asked()).scores.tolist()

@@ -82,12 +82,3 @@ def test_vectors_count_while_others_are_still_made():
         bench.embedder.go.set()
         bench.at_rest()
         assert bench.index.counts() == (64, 64)
-
-
-def test_only_what_tools_say_is_given_to_be_kept():
-    with Bench() as bench:
-        bench.know(**LEDGER)
-        assert {text for texts in bench.embedder.public for text in texts} == {
-            "server keep: Keep a ledger.",
-            "server send: Send a mail.",
-        }

@@ -9,7 +9,7 @@ from riglm.adapters.clients.places import SafeFiles, find_files
 from riglm.application.setup.client_entries import parse_entry
 from riglm.application.setup.client_files import ClientFiles
 from riglm.application.setup.client_rules import ClaudeCodeRules
-from riglm.domain.client_setup import ClientServer, ConfigLocation, name_behind, names_behind
+from riglm.domain.client_setup import ClientServer, ConfigLocation
 from riglm.domain.client_support import FORMATS
 
 HOME = Path("/home/me")
@@ -32,29 +32,19 @@ def read(client: str, entry: Any, project: Path | None = None) -> ClientServer:
         ("codex", {"command": "sh", "enabled": False}, "disabled"),
         ("zed", {"settings": {}}, "neither a command nor a URL"),
         ("claude-code", {"type": "ws", "url": "ws://h"}, "'ws'"),
-        ("windsurf", {"command": "sh", "disabledTools": ["rm"]}, "`disabledTools`"),
-        ("codex", {"command": "sh", "enabled_tools": ["ls"]}, "`enabled_tools`"),
         ("codex", {"command": "sh", "tools": {"rm": {"approval_mode": "prompt"}}}, "`tools` limits"),
         ("gemini", {"url": "https://h/mcp", "headers": {"A": "b"}, "authProviderType": "google"}, "`authProviderType`"),
-        ("claude-code", {"type": "http", "url": "https://h/mcp", "headersHelper": "it"}, "`headersHelper`"),
         ("vscode", {"command": "sh", "envFile": ".env"}, "`envFile`"),
         ("vscode", {"command": "sh", "env": {"K": "${input:key}"}}, "${input:key}"),
-        ("vscode", {"command": "sh", "args": ["${config:a.b}"]}, "${config:a.b}"),
-        ("windsurf", {"command": "sh", "env": {"K": "${file:/k}"}}, "${file:/k}"),
         ("opencode", {"type": "local", "command": ["sh", "{file:k}"]}, "{file:k}"),
         ("claude-desktop", {"command": "sh", "args": ["${HOME}"]}, "takes ${HOME} as it is written"),
         ("claude-code", {"type": "http", "url": "https://h/mcp", "oauth": {"callbackPort": 8}}, "`callbackPort`"),
         ("cursor", {"url": "http://[h"}, "cannot be read"),
         ("codex", {"command": "sh", "env_vars": [{"name": "T", "source": "remote"}]}, "`env_vars`"),
-        ("cursor", None, "not written as a server"),
         ("cursor", {"command": "sh", "args": True}, "its `args` is not a list of texts"),
-        ("cursor", {"command": "sh", "args": "one two"}, "its `args` is not a list of texts"),
-        ("cursor", {"command": "sh", "args": ["-c", None]}, "its `args` is not a list of texts"),
-        ("zed", {"command": {"path": "sh", "args": [{"x": 1}]}}, "its `args` is not a list of texts"),
         ("zed", {"command": {"path": "sh", "env": {"A": {"b": "c"}}}}, "its `env` does not give names with texts"),
         ("opencode", {"type": "local", "command": ["sh", True]}, "its `command` is not a list of texts"),
         ("cursor", {"command": "sh", "env": ["A=b"]}, "its `env` does not give names with texts"),
-        ("cursor", {"url": "http://localhost/", "headers": "A: b"}, "its `headers` does not give names with texts"),
         ("cursor", {"url": True}, "its `url` is not a text"),
     ],
 )
@@ -115,23 +105,17 @@ ALL = (*OPENING, "call")
             {"startup_timeout_sec": 120, "tool_timeout_sec": 3600},
             {"initialize": 120, "list": 120, "call": 3600},
         ),
-        ("codex", {"startup_timeout_ms": 90_500}, dict.fromkeys(OPENING, 90.5)),
         ("codex", {"startup_timeout_sec": 20, "startup_timeout_ms": 90_000}, dict.fromkeys(OPENING, 20)),
         ("codex", {"startup_timeout_sec": 0, "tool_timeout_sec": True}, {}),
         ("cline", {"timeout": 600}, {"call": 600}),
         ("gemini", {"timeout": 1_800_000}, dict.fromkeys(ALL, 1800)),
         ("gemini", {"timeout": 10**400}, {}),
-        ("qwen", {"timeout": 900_000}, dict.fromkeys(ALL, 900)),
         ("qwen", {"discoveryTimeoutMs": 120_000}, dict.fromkeys(OPENING, 120)),
         ("opencode", {"timeout": 45_000}, dict.fromkeys(ALL, 45)),
         ("opencode", {"timeout": {"startup": 90_000, "request": 60_000}}, {"initialize": 90, "list": 90, "call": 60}),
         ("crush", {"timeout": 120}, dict.fromkeys(OPENING, 120)),
-        ("copilot", {"timeout": 300_000}, {"call": 300}),
-        ("kiro", {"timeout": 240_000}, dict.fromkeys(ALL, 240)),
-        ("claude-code", {"timeout": 600_000}, {"call": 600}),
         ("claude-code", {"timeout": 500}, {}),
         ("cline", {"timeout": 10**9}, {"call": 31_536_000}),
-        ("cline", {"timeout": "600"}, {}),
     ],
 )
 def test_timeouts_of_an_entry_become_those_of_the_server(
@@ -156,8 +140,6 @@ def test_timeouts_of_an_entry_become_those_of_the_server(
     ("timeouts", "written"),
     [
         ([900_000, {"startup": 45_000, "request": 700_000}], {"startup": 900_000, "request": 900_000}),
-        ([{"startup": 45_000, "request": 700_000}, 900_000], {"startup": 900_000, "request": 900_000}),
-        ([{"startup": 900_000}, 600_000], {"startup": 900_000, "request": 600_000}),
         ([{"request": 900_000}, 40_000, {"startup": 50_000}], {"startup": 50_000, "request": 900_000}),
         ([7_000, {"startup": 45_000}], {"startup": 45_000}),
         ([900_000, 600_000], {"startup": 900_000, "request": 900_000}),
@@ -209,14 +191,12 @@ def test_what_claude_code_says_of_servers_elsewhere_is_told(tmp_path: Path) -> N
         ({"deniedMcpServers": [{"serverCommand": ["sh", "-c", "db"]}]}, {"db"}),
         ({"deniedMcpServers": [{"serverUrl": "http://localhost:*/mcp"}]}, {"near"}),
         ({"allowedMcpServers": [{"serverName": "db"}]}, {"glob", "db", "near"}),
-        ({"permissions": {"deny": ["mcp__glob*"]}}, {"glob"}),
         ({"permissions": {"ask": ["mcp__d*__drop"], "deny": ["mcp__nea", "mcp__globe__x"]}}, {"db"}),
         ({"permissions": {"deny": ["mcp__*", "mcp__*__drop", "Bash(mcp__db)"]}}, set()),
         (
             {"hooks": {"PreToolUse": [{"matcher": "Write|mcp__db__.*"}, {"matcher": "mcp__(glob|x)__r"}]}},
             {"db", "glob"},
         ),
-        ({"hooks": {"PreToolUse": [{"matcher": "mcp__.*__write.*"}, {"matcher": "*"}, {"matcher": ""}]}}, set()),
         ({"hooks": {"PostToolUse": [{"matcher": "mcp__(near"}]}}, {"near"}),
     ],
 )
@@ -259,7 +239,6 @@ def test_the_settings_of_an_organization_are_read_on_every_platform(platform: st
     [
         ("opencode", {"tools": {"cat_*": False}}, ["cat"]),
         ("opencode", {"agent": {"x": {"permission": {"cat_rm": "ask"}}}}, ["cat"]),
-        ("opencode", {"agent": {"x": {"tools": {"c*": False}}}}, ["cat"]),
         ("opencode", {"permission": {"*": "ask", "*_rm": "deny", "catalog_rm": "ask"}}, []),
         ("zed", {"agent": {"profiles": {"write": {"context_servers": {"cat": {"tools": {"rm": False}}}}}}}, ["cat"]),
         ("zed", {"agent": {"tool_permissions": {"tools": {"mcp:cat:look": {"default": "deny"}}}}}, ["cat"]),
@@ -287,16 +266,3 @@ def test_the_rules_of_a_user_hold_for_the_servers_of_a_project(tmp_path: Path) -
     files = make_files(tmp_path)
     (found,) = files.servers(place, b'{"mcpServers": {"a": {"command": "sh"}}}')
     assert found.obstacle == "`mcp.excluded` switches it off"
-
-
-def test_names_that_riglm_does_not_take_are_made_so_and_stay_apart() -> None:
-    assert [name_behind(name, ["x"]) for name in ("a b", "riglm", "x", "é", "a__b", "-", "n" * 99)] == [
-        "a-b",
-        "riglm-server",
-        "x-2",
-        "server",
-        "a_b",
-        "server",
-        "n" * 48,
-    ]
-    assert names_behind(["a b", "a-b", "A-B"]) == {"a b": "a-b-2", "a-b": "a-b", "A-B": "A-B-3"}

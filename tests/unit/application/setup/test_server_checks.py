@@ -96,7 +96,6 @@ def given(**env: str) -> ConfiguredServer:
     [
         (COMMAND, "exited with code 1", "npm error code E404", "correct the name of the package"),
         (COMMAND, "exited with code 1", "Error: listen EADDRINUSE: address already in use :::3000", "end the other"),
-        (COMMAND, "exited with code 1", "ModuleNotFoundError: No module named 'x'", "install what it needs"),
         (COMMAND, "exited with code 1", "ValueError: GITHUB_TOKEN is required", "`mcpServers.one.env`"),
         (
             given(OTHER=""),
@@ -106,7 +105,6 @@ def given(**env: str) -> ConfiguredServer:
         ),
         (given(R9_TOK=""), "exited with code 1", "R9_TOK is required", "set the variable that it comes from"),
         (given(R9_TOK="x"), "exited with code 1", "R9_TOK missing or bad", "correct `mcpServers.one.env.R9_TOK`"),
-        (COMMAND, "exited with code 1", "npm error EAI_AGAIN registry", "connect to the network"),
         (COMMAND, "exited with code 125", "docker: Cannot connect to the Docker daemon at unix:", "start Docker"),
         (COMMAND, "cannot run 'npx': No such file or directory", "", "install Node.js"),
         (COMMAND, "was ended by signal 9", "", "run it by hand to see what it lacks: npx -y one"),
@@ -114,11 +112,8 @@ def given(**env: str) -> ConfiguredServer:
         (URL, "refused the credentials (HTTP 403): see `auth`", "", "set `upstream.auth"),
         (KNOWN, "refused the credentials (HTTP 401): see `auth`", "", "the token was refused"),
         (URL, "[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate", "", "SSL_CERT_FILE"),
-        (URL, "Cannot connect to https://host: [SSL: WRONG_VERSION_NUMBER] wrong", "", "write http://"),
         (URL, "answered HTTP 404", "", "often /mcp"),
-        (URL, "Cannot connect to https://h: [Errno -2] Name or service not known", "", "correct the host"),
         (URL, "did not answer initialize within 30 s", "", "the server's own log"),
-        (URL, "something new", "", "the server's own log"),
     ],
 )
 def test_what_went_wrong_leads_to_what_to_do(server: ConfiguredServer, reason: str, said: str, fix: str) -> None:
