@@ -20,7 +20,6 @@ from riglm.domain.transcripts import (
     TranscriptEvent,
     TranscriptRequest,
     TranscriptSource,
-    UnreadableLine,
 )
 
 _NOT_RUN: Final = (
@@ -182,13 +181,9 @@ _ASKED: Final = re.compile(r"<user_input\b[^>]*>(.*?)</user_input>", re.DOTALL)
 
 def _read_cline(file: Path, advance: Advance) -> Iterator[TranscriptEvent]:
     """Yield the events of a file, which is one JSON value: what is reported as a line is a message."""
-    with file.open("rb") as opened:
-        text = opened.read(reading.MAX_LINE_LENGTH + 1)
+    text = file.read_bytes()
     advance(len(text))
-    if len(text) > reading.MAX_LINE_LENGTH:
-        yield UnreadableLine(line=0, reason="the file is too long")
-    else:
-        yield from reading.take_safely(0, _session_events, file.name.removesuffix(_ENDING), text)
+    yield from reading.take_safely(0, _session_events, file.name.removesuffix(_ENDING), text)
 
 
 def _session_events(name: str, text: bytes) -> Iterator[TranscriptEvent]:

@@ -21,47 +21,13 @@ from riglm.domain.transcripts import (  # fmt: skip
     UserMessage,
 )
 
-MAX_LINE_LENGTH: Final = 32 * 1024 * 1024
-"""Longer lines are skipped: a picture takes some megabytes, and reading a line takes several times its size."""
-
 _BLANK: Final = 64
 _MAX_TOKENS: Final = 2**40
-_PART: Final = 1024 * 1024
+_PART_BYTES: Final = 1024 * 1024
 _MARK: Final = b"\xef\xbb\xbf"  # a byte order mark, with which some editors begin a file
 _HEAD_BYTES: Final = 4096
 _DAMAGE: Final = (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 """Raised for values that are not what a client writes."""
-
-
-def _lines(file: Path, advance: Advance) -> Iterator[tuple[int, bytes, bool, str]]:
-    """Yield the non-empty lines of a file; `advance` gets the bytes read, at least every mebibyte of lines.
-
-    With each come its number, counted from 1, whether it ends (the last one of a file may still be written), and why it
-    cannot be read if that is known at once.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    number, count = 0, 0
-    with file.open("rb") as opened:
-        while text := opened.readline(MAX_LINE_LENGTH):
-            number += 1
-            is_whole = text.endswith(b"\n")
-            is_too_long = len(text) == MAX_LINE_LENGTH and not is_whole
-            count += len(text)
-            while is_too_long and not is_whole and (more := opened.readline(_PART)):
-                count += len(more)
-                is_whole = more.endswith(b"\n")
-            if count >= _PART:
-                advance(count)
-                count = 0
-            if number == 1:
-                text = text.removeprefix(_MARK)
-            if is_too_long:
-                yield number, b"", is_whole, "it is too long"
-            elif text[:_BLANK].strip():
-                yield number, text, is_whole, "" if text.startswith(b"{") else "it is no JSON object"
-    advance(count)
 
 
 def events(
@@ -72,16 +38,26 @@ def events(
 ) -> Iterator[TranscriptEvent]:
     """Yield what `take` returns for each line that contains one of the words; report the lines that it cannot read.
 
+    `advance` gets the bytes read, at least every mebibyte of lines.
+
     Raises:
         OSError: the file cannot be read.
     """
-    for number, text, is_whole, fault in _lines(file, advance):
-        if fault:
-            yield UnreadableLine(line=number, reason=fault)
-        elif any(word in text for word in words):
-            for event in take_safely(number, lambda line: take(decode_json(line)), text):
-                if is_whole or not isinstance(event, UnreadableLine):
-                    yield event
+    count = 0
+    with file.open("rb") as opened:
+        for number, line in enumerate(opened, 1):
+            count += len(line)
+            if count >= _PART_BYTES:
+                advance(count)
+                count = 0
+            text = line.removeprefix(_MARK) if number == 1 else line
+            if text[:_BLANK].strip() and not text.startswith(b"{"):
+                yield UnreadableLine(line=number, reason="it is no JSON object")
+            elif any(word in text for word in words):
+                for event in take_safely(number, lambda given: take(decode_json(given)), text):
+                    if text.endswith(b"\n") or not isinstance(event, UnreadableLine):  # it may still be written
+                        yield event
+    advance(count)
 
 
 def take_safely(

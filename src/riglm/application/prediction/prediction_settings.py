@@ -158,9 +158,6 @@ def _numbers(values: Any, count: int) -> Scores:
     return numbers.astype(np.float64)
 
 
-MAKING_SECONDS: Final = 3.0
-"""How long a plug-in may take to be made: a list waits for five seconds until a strategy is made and has learned."""
-
 _FALLBACK: Final = "hybrid"
 
 
@@ -209,16 +206,12 @@ class _UnavailablePredictor:
 
 
 def _make_or_replace(chosen: PredictorSettings, reported: set[str]) -> PredictorPort:
-    """Return a predictor; the fallback answers in place of a plug-in that cannot be made, or not in time."""
-    if chosen.kind in OWN_KINDS:
-        return make_predictor(chosen)
-    worker = Worker("riglm-predictor-making")
-    worker.start()
-    making = worker.submit(lambda: make_predictor(chosen, reported=reported))
-    worker.submit(worker.stop)
+    """Return a predictor; the fallback answers in place of a plug-in that cannot be made."""
     try:
-        return making.result(MAKING_SECONDS)
-    except Exception as error:  # noqa: BLE001  # of a plug-in
+        return make_predictor(chosen, reported=reported)
+    except Exception as error:
+        if chosen.kind in OWN_KINDS:
+            raise
         return _isolated(_UnavailablePredictor(error), reported)
 
 

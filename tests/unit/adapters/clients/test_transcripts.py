@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from riglm.adapters.clients import transcript_reading as reading
 from riglm.adapters.clients.codex import CLINE, CODEX
 from riglm.adapters.clients.transcript_reading import is_written_by, list_transcripts
 from riglm.adapters.clients.transcripts import CLAUDE_CODE, COPILOT, GEMINI, OPENCODE, QWEN, SOURCES
@@ -106,31 +105,12 @@ def test_lines_that_are_damaged_or_still_written_cost_nothing_else(tmp_path):
     assert [each.line for each in found if isinstance(each, UnreadableLine)] == [1, 3, 4]
 
 
-def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MAX_LINE_LENGTH", 2_000)
-    monkeypatch.setattr(reading, "_PART", 700)
-    file = written(
-        tmp_path / "s1.jsonl", line("user", "x" * 5_000), line("assistant", [use()]), line("user", [result()])
-    )
-    found = read(CLAUDE_CODE, file)
-    assert [each.line for each in found if isinstance(each, UnreadableLine)] == [1]
-    assert len(called(found)) == 1
-
-
 @pytest.mark.parametrize("place", ["folder", "itself"])
 def test_pipes_and_devices_are_no_transcripts(tmp_path, place):
     pipe = tmp_path / "s.jsonl"
     os.mkfifo(pipe)
     assert list_transcripts(CLAUDE_CODE, [tmp_path if place == "folder" else pipe]) == []
     assert list_transcripts(CLAUDE_CODE, [Path("/dev/zero")]) == []
-
-
-def test_a_session_of_cline_that_is_too_long_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MAX_LINE_LENGTH", 2_000)
-    file = tmp_path / "1.messages.json"
-    file.write_text(json.dumps({"messages": [], "note": "x" * 2_000}), "utf-8")
-    (event,) = CLINE.read(file, lambda _: None)
-    assert event.reason == "the file is too long"
 
 
 def test_links_are_not_followed_but_for_the_one_that_is_named(tmp_path):
