@@ -3,18 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
-from riglm.adapters.configuration import document
+from riglm.adapters.configuration.loading import Draft, read_document
 from riglm.adapters.configuration.variables import Expansion
 from riglm.domain.client_setup import as_text, auth_of, names_behind
 from riglm.domain.schemas.problems import ConfigProblem, keys_at, problems_in, refusal
 from riglm.domain.schemas.settings import Settings
-
-if TYPE_CHECKING:
-    from riglm.adapters.configuration.loading import Draft
 
 _SERVERS: Final = "mcpServers"
 _KEYS: Final = (_SERVERS, "servers")
@@ -38,7 +35,7 @@ class ClientEntry:
     problems: tuple[ConfigProblem, ...] = ()
 
 
-def take_servers(draft: "Draft", file: Path, environment: Mapping[str, str]) -> None:
+def take_servers(draft: Draft, file: Path, environment: Mapping[str, str]) -> None:
     """Put the servers of a client's file into the draft, by the names that `riglm init` would give them.
 
     Takes `mcpServers` (Claude, Cursor and most others) and `servers` (VS Code). Keys that riglm does not know are left
@@ -47,25 +44,26 @@ def take_servers(draft: "Draft", file: Path, environment: Mapping[str, str]) -> 
     Raises:
         ConfigurationError: the file cannot be read, or lists no servers.
     """
-    found = document.read(file)
-    shapes = [key for key in _KEYS if isinstance(found.values.get(key), dict)]
+    found, problems = read_document(file)
+    source = str(file)
+    shapes = [key for key in _KEYS if isinstance(found.get(key), dict)]
     if not shapes:
-        raise refusal(found.source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')
-    key = next((key for key in shapes if found.values[key]), shapes[0])
-    draft.warnings += map(str, found.problems)
-    servers = {name: server for name, server in found.values[key].items() if not _is_off(server)}
+        raise refusal(source, "", "the file lists no servers", 'give it "mcpServers": {"NAME": {...}}')
+    key = next((key for key in shapes if found[key]), shapes[0])
+    draft.warnings += map(str, problems)
+    servers = {name: server for name, server in found[key].items() if not _is_off(server)}
     if not servers:
         what, fix = "it lists no servers", f'give it "{key}": {{"NAME": {{...}}}}'
-        if found.values[key]:
+        if found[key]:
             what, fix = "all servers of the file are disabled", "enable one, or name another file"
-        raise refusal(found.source, key, what, fix)
+        raise refusal(source, key, what, fix)
     names = names_behind(servers)
     for name, server in servers.items():
-        expansion = Expansion(found.source, environment, of_client=True)
+        expansion = Expansion(source, environment, of_client=True)
         _take_server(draft, name, names[name], server, f"{key}.{_shown(name)}", expansion)
 
 
-def _take_server(draft: "Draft", name: str, behind: str, server: Any, place: str, expansion: Expansion) -> None:
+def _take_server(draft: Draft, name: str, behind: str, server: Any, place: str, expansion: Expansion) -> None:
     path = (_SERVERS, behind)
     if isinstance(server, dict):
         draft.set(path, expansion(_known(server), path), expansion.source)
@@ -76,7 +74,7 @@ def _take_server(draft: "Draft", name: str, behind: str, server: Any, place: str
     draft.client_entries[behind] = ClientEntry(expansion.source, name, place, problems)
 
 
-def leave_out_unusable(draft: "Draft") -> None:
+def leave_out_unusable(draft: Draft) -> None:
     """Remove the servers of a client's file that cannot be used, with one warning for each.
 
     If no server is left, the problems are errors.

@@ -1,8 +1,9 @@
 """The configuration from all its places: options over changes at run time, environment, file and defaults."""
 
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -12,7 +13,15 @@ from pydantic import ValidationError
 
 from riglm.adapters.configuration.locations import default_store
 from riglm.adapters.configuration.variables import PREFIX, Expansion, read_variables, take_inner_voice
-from riglm.domain.schemas.problems import ConfigProblem, IndexedKeyPath, dotted, holds_text, problems_in, refuse_any
+from riglm.domain.schemas.problems import (
+    ConfigProblem,
+    IndexedKeyPath,
+    dotted,
+    holds_text,
+    problems_in,
+    refusal,
+    refuse_any,
+)
 from riglm.domain.schemas.settings import LEFT_OUT, Settings
 
 if TYPE_CHECKING:
@@ -75,6 +84,110 @@ class Draft:
         last = str(path[-1])
         if value != {} or not isinstance(here.get(last), dict):
             here[last] = value
+
+
+# Patterns are strings, compiled when they are first used: most starts read no JSON.
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+_COMMENT = rf"(?s){_STRING}|//[^\n]*|/\*.*?\*/"
+_LAST_COMMA = rf"{_STRING}|,(?=\s*[}}\]])"
+_STRUCTURE = rf"{_STRING}(?P<key>\s*:)?|[{{}}\[\]]"
+
+
+def read_document(file: Path) -> tuple[dict[str, Any], list[ConfigProblem]]:
+    """Return the values of a `.json` file, in which comments may be, or else of a YAML file, and its duplicate keys.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    source = str(file)
+    text = _text(file, source)
+    values, problems = _read_json(text, source) if file.suffix == ".json" else _read_yaml(text, source)
+    if values is None:
+        values = {}
+    if not isinstance(values, dict):
+        raise refusal(source, "", "the file does not hold keys with values", "write `key: value` at the top")
+    return values, problems
+
+
+def _text(file: Path, source: str) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise refusal(source, "", "there is no such file", "create it, or name another") from None
+    except OSError as error:
+        what = f"the file cannot be read ({error.strerror})"
+        raise refusal(source, "", what, "name a file that you may read") from None
+    except UnicodeDecodeError as error:
+        raise refusal(source, f"byte {error.start}", "the file is not UTF-8", "save it as UTF-8") from None
+
+
+def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
+    import yaml
+
+    problems: list[ConfigProblem] = []
+
+    class Loader(yaml.SafeLoader):
+        """Notes each duplicate key of a mapping."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                    continue
+                if key.value in seen:
+                    problems.append(_twice(source, key.value, key.start_mark.line + 1))
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader), problems  # noqa: S506  # a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        what = f"this is not YAML ({error.problem})"
+        raise refusal(source, place, what, "mind the indentation and the quotes") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        what = f"this is not YAML ({type(error).__name__})"
+        raise refusal(source, "", what, "mind unusual characters and depth") from None
+
+
+def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
+    plain = re.sub(_LAST_COMMA, _blank, re.sub(_COMMENT, _blank, text))
+    try:
+        values = json.loads(plain)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        what = f"this is not JSON ({error.msg})"
+        raise refusal(source, place, what, "mind the commas, quotes and brackets") from None
+    except (ValueError, RecursionError) as error:
+        what = f"this is not JSON that riglm reads ({type(error).__name__})"
+        raise refusal(source, "", what, "mind long numbers and depth") from None
+    return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    # Line breaks stay, so that errors name the line that the user sees.
+    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
+
+
+def _keys_twice(text: str) -> Iterator[tuple[str, int]]:
+    open_objects: list[set[str]] = []
+    for found in re.finditer(_STRUCTURE, text):
+        mark = found.group()
+        if mark in "{[":
+            open_objects.append(set())
+        elif mark in "}]":
+            open_objects.pop()
+        elif found["key"]:
+            key = json.loads(mark[: -len(found["key"])])
+            if key in open_objects[-1]:
+                yield key, text.count("\n", 0, found.start()) + 1
+            open_objects[-1].add(key)
+
+
+def _twice(source: str, key: str, line: int) -> ConfigProblem:
+    return ConfigProblem(source, f"line {line}", f"the key `{key}` occurs twice in one place", "keep one of them")
 
 
 FILE_NAME = "riglm.yaml"
@@ -202,15 +315,13 @@ def _find_file(options: Options, directory: Path | None) -> Path | None:
 
 
 def _take_file(draft: Draft, file: Path, environment: Mapping[str, str], options: Options) -> None:
-    from riglm.adapters.configuration import document
-
-    found = document.read(file)
-    expansion = Expansion(found.source, environment)
+    found, problems = read_document(file)
+    expansion = Expansion(str(file), environment)
     ignored = () if options.with_servers else _SERVERS
-    values = {key: value for key, value in found.values.items() if key not in ignored}
-    draft.set((), expansion(values), found.source)
+    values = {key: value for key, value in found.items() if key not in ignored}
+    draft.set((), expansion(values), expansion.source)
     draft.take_variables(expansion)
-    draft.problems += [*expansion.problems, *found.problems]
+    draft.problems += [*expansion.problems, *problems]
 
 
 def _take_environment(draft: Draft, environment: Mapping[str, str], options: Options, file: Path | None) -> None:

@@ -7,7 +7,15 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from riglm.domain.access import is_loopback, is_protected
-from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, Token, check_token, problem, refuse_placeholder
+from riglm.domain.schemas.section import (
+    Seconds,
+    SecretMap,
+    SettingsModel,
+    Token,
+    check_token,
+    problem,
+    refuse_placeholder,
+)
 
 BEARER: Final = "bearer"
 """The principal of callers that send `downstream.token`."""

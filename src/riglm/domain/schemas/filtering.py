@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from riglm.domain.policy import fault
-from riglm.domain.schemas.base import Seconds, SettingsModel, problem
+from riglm.domain.schemas.section import Seconds, SettingsModel, problem
 from riglm.domain.session import DEFAULT_PROFILE
 
 ANY_GROUP: Final = "*"

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
-from riglm.domain.schemas.base import Seconds, SecretMap, SettingsModel, problem
+from riglm.domain.schemas.section import Seconds, SecretMap, SettingsModel, problem
 from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import (
     GatewayAccount,

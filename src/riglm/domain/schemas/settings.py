@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationIn
 
 from riglm.domain.naming import SEPARATOR, NamePatterns, Naming
 from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
-from riglm.domain.schemas.base import SettingsModel, problem
 from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
 from riglm.domain.schemas.filtering import AccessSettings, FilteringSettings, KnowledgeSettings
 from riglm.domain.schemas.section import (
@@ -24,11 +23,13 @@ from riglm.domain.schemas.section import (
     PrivacySettings,
     RetentionSettings,
     SessionSettings,
+    SettingsModel,
     StateSettings,
     StorageSettings,
     TimeoutSettings,
     TracingSettings,
     TrustSettings,
+    problem,
 )
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.tool_pin import OnChange
