@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import os
 import weakref
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
 from riglm.adapters.analytics.store_file import is_ours
-from riglm.adapters.configuration.loading import Configuration, Options, load
+from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.locations import store_path
 from riglm.adapters.configuration.presence import require_all, require_embedder, require_predictor, require_store_file
 from riglm.adapters.embedding.embedders import select_embedder
@@ -214,12 +215,16 @@ def _settings_for(store: StoreOption, config: PathLike | None, asked: Mapping[st
         directory=_NOWHERE,
     )
     settings = configuration.settings.model_copy(update={"state": StateSettings.model_construct()})
-    require_all(
-        lambda: require_predictor(configuration),
-        lambda: require_embedder(configuration),
-        lambda: _require_store(configuration),
-    )
-    require_all(lambda: _require_predictor_made(settings), lambda: _require_embedder_made(settings))
+    checks = [partial(require_predictor, configuration), partial(require_embedder, configuration)]
+    if settings.storage.kind == "sqlite":
+        checks.append(partial(require_store_file, configuration, store_path(settings), is_ours))
+    require_all(*checks)
+    making: list[Callable[[], object]] = []  # what a package brings can be made as it is asked for; not opened
+    if settings.predictor.kind not in OWN_KINDS:
+        making.append(Container(settings=settings).predictor)
+    if settings.embedder.provider not in OWN_PROVIDERS:
+        making.append(partial(select_embedder, settings.embedder.provider, settings.embedder.options))
+    require_all(*making)
     return settings
 
 
@@ -253,23 +258,6 @@ async def _selecting(settings: Settings) -> AsyncIterator[SelectingService]:
             container.sessions().close()
             await container.warm_sets().close()
             await prediction.close()
-
-
-def _require_store(configuration: Configuration) -> None:
-    if configuration.settings.storage.kind == "sqlite":
-        require_store_file(configuration, store_path(configuration.settings), is_ours)
-
-
-def _require_predictor_made(settings: Settings) -> None:
-    """Raise ConfigurationError unless a predictor that a package brings can be made as it is asked for."""
-    if settings.predictor.kind not in OWN_KINDS:
-        Container(settings=settings).predictor()
-
-
-def _require_embedder_made(settings: Settings) -> None:
-    """Raise ConfigurationError unless an embedder that a package brings can be made as it is asked for; not opened."""
-    if settings.embedder.provider not in OWN_PROVIDERS:
-        select_embedder(settings.embedder.provider, settings.embedder.options)
 
 
 def _place(place: PathLike, argument: str) -> Path:

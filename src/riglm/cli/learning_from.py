@@ -15,13 +15,7 @@ from riglm.adapters.clients.transcript_reading import is_written_by, list_transc
 from riglm.adapters.clients.transcripts import SOURCES
 from riglm.adapters.configuration.loading import FILE_NAME, Options, set_values
 from riglm.adapters.configuration.locations import project_root, store_path
-from riglm.application.setup.transcript_collecting import (
-    Collector,
-    ImportContext,
-    LiveCallMatcher,
-    ProxyInstance,
-    ToolNames,
-)
+from riglm.application.setup.transcript_collecting import Collector, LiveCallMatcher, ProxyInstance, ToolNames
 from riglm.application.setup.transcript_recording import PairTraining, record_sessions, record_token_usage
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_table, printable, progress
 from riglm.cli.setup_access import installations
@@ -162,7 +156,7 @@ def learn_from(
     with _store(settings, dry_run=dry_run) as (store, hasher):
         listed, earliest = store.list_known_tools(), max(start, kept_since) - _BEFORE_SECONDS
         names = {each.client: ToolNames(find_proxies(config, mcp_json, each.client), listed) for each, _ in found}
-        context = ImportContext(
+        collector = Collector(
             names=names,
             live=LiveCallMatcher(store.list_training_sessions(_MAX_SESSIONS, earliest)),
             known=lambda id_: frozenset(call.id for call in store.list_invocations(id_)),
@@ -172,7 +166,6 @@ def learn_from(
             until=now + _AHEAD_SECONDS,
             hashes_arguments=settings.privacy.arguments != "none",
         )
-        collector = Collector(context)
         size = sum(file.stat().st_size for _, files in found for file in files if file.is_file())
         with progress("reading bytes", size) as advance:
             for source, files in found:

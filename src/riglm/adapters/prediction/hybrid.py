@@ -297,12 +297,9 @@ class HybridPredictor(PredictorPort):
             return
         used, turn = bool(indexed.used[target]), self._turn(indexed)
         if turn is not None:
-            self._learn_choice("turn", turn, int(used), weight)
+            self._logits["turn"].learn(turn, int(used), weight)
         nest = self._nest(indexed, used=used)
-        self._learn_choice(nest.logit, nest.table, int(nest.members[:target].sum()), weight)
-
-    def _learn_choice(self, logit: str, table: Matrix, chosen: int, weight: float) -> None:
-        self._logits[logit].learn(table, chosen, weight)
+        self._logits[nest.logit].learn(nest.table, int(nest.members[:target].sum()), weight)
 
     def _turn(self, indexed: IndexedInput) -> Matrix | None:
         """Return the features of a new tool and of a used one; None if all candidates are new, or all are used."""

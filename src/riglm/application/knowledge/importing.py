@@ -35,9 +35,6 @@ from riglm.ports.knowledge import KnowledgePort
 JsonRow: TypeAlias = Mapping[str, Any]
 """One JSON object of a file."""
 
-MAX_LINE_BYTES: Final = 16 << 20
-"""The longest line that is read."""
-
 _KINDS: Final[Mapping[type, tuple[str, str]]] = {
     type(None): ("null", "and is missing"),
     bool: ("true or false", "not true or false"),
@@ -55,7 +52,7 @@ class InvalidLineError(ValueError):
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not blank, by number, the first being 1; of one that is too long the beginning.
+    """The lines of a file that are not blank, by number, the first being 1.
 
     Raises:
         UnusableInputError: it is no file, or cannot be read.
@@ -64,16 +61,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
             raise UnusableInputError(f"{path}: this is no file — fix: put a file of JSON lines there")
         with path.open("rb") as file:
-            number = 0
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                rest = line
-                while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
-                    rest = file.readline(MAX_LINE_BYTES + 1)
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
+            for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield number, line
+                    yield number, line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
     except OSError as error:
         raise UnusableInputError(f"{path}: {error.strerror} — fix: put a file there that you may read") from error
 
@@ -84,10 +74,6 @@ def object_of(line: bytes) -> JsonRow:
     Raises:
         InvalidLineError: it is none.
     """
-    if len(line) > MAX_LINE_BYTES:
-        raise InvalidLineError(
-            f"the line is longer than {MAX_LINE_BYTES >> 20} MiB — fix: one JSON object on each line"
-        )
     try:
         value = json.loads(line.decode().rstrip())
     except UnicodeDecodeError as error:

@@ -13,7 +13,6 @@ from riglm.domain.client_setup import ClientServer, ConfigLocation
 from riglm.domain.client_support import FORMATS
 from riglm.domain.errors import RiglmError
 
-_MAX_BYTES: Final = 64 * 1024 * 1024
 _BOM: Final = "\ufeff"
 
 
@@ -286,8 +285,6 @@ def _editor(place: ConfigLocation) -> Iterator[Any]:
 
 
 def _text(place: ConfigLocation, content: bytes) -> str:
-    if len(content) > _MAX_BYTES:
-        raise FileNotEditableError(f"{place.file} is larger than 64 MiB")
     try:
         return content.decode("utf-8").removeprefix(_BOM)
     except UnicodeDecodeError as error:

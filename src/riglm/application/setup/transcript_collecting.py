@@ -170,9 +170,9 @@ class LiveCallMatcher:
         return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportContext:
-    """What the store knows already, and how calls are named and hashed.
+@dataclass(slots=True, kw_only=True)
+class Collector:
+    """Goes through the transcripts of one client after the other; has the conversations, and a summary by client.
 
     `names` are by client; `known` returns the ids of a conversation's calls that are stored. Calls are left out if they
     are older than `kept_since` (the store's retention) or `since`, or later than `until` (a wrong clock), all in
@@ -187,16 +187,9 @@ class ImportContext:
     kept_since: float
     until: float
     hashes_arguments: bool = True
-
-
-class Collector:
-    """Goes through the transcripts of one client after the other; has the conversations, and a summary by client."""
-
-    def __init__(self, context: ImportContext) -> None:
-        self.summaries: dict[str, ImportSummary] = {}
-        self._context = context
-        self._sessions: dict[UUID, TranscriptSession] = {}
-        self._seen: set[tuple[str, str]] = set()
+    summaries: dict[str, ImportSummary] = field(default_factory=dict, init=False)
+    _sessions: dict[UUID, TranscriptSession] = field(default_factory=dict, init=False)
+    _seen: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     @property
     def new(self) -> list[TranscriptSession]:
@@ -218,7 +211,7 @@ class Collector:
 
     def collect(self, source: TranscriptSource, files: Iterable[Path], advance: Advance) -> None:
         """Read the transcripts of a client; unreadable files are skipped and reported."""
-        names = self._context.names[source.client]
+        names = self.names[source.client]
         summary = ImportSummary(client=source.client, are_names_guessed=names.is_guessing)
         self.summaries[source.client] = summary
         for file in files:
@@ -243,10 +236,10 @@ class Collector:
         owners: dict[UUID, TranscriptSession] = {}
         for each in sessions:
             requests, each.requests = each.requests, {}
-            if each.ended_at < max(self._context.since, self._context.kept_since):
+            if each.ended_at < max(self.since, self.kept_since):
                 continue
             first = min(requests.values(), key=lambda request: (request.at, request.identity))
-            each.usage_id = stable_id(self._context.hasher, "usage", each.source, first.identity)
+            each.usage_id = stable_id(self.hasher, "usage", each.source, first.identity)
             owner = owners.setdefault(each.usage_id, each)
             if owner is not each:
                 owner.calls += each.calls
@@ -260,9 +253,9 @@ class Collector:
                 reason = self._take_call(event, source, summary)
                 if reason:
                     summary.calls[reason] += 1
-            case UserMessage() if event.at <= self._context.until:
+            case UserMessage() if event.at <= self.until:
                 self._session(source, event.lane, event.at, event.at).add_context(event.text)
-            case TranscriptRequest() if event.at <= self._context.until:
+            case TranscriptRequest() if event.at <= self.until:
                 self._session(source, event.lane, event.at, event.at).add_request(event)
             case UnreadableLine():
                 summary.damaged_lines += 1
@@ -270,7 +263,7 @@ class Collector:
                     summary.damaged.append((str(file), event.line, event.reason))
 
     def _session(self, source: TranscriptSource, lane: str, began: float, ended: float) -> TranscriptSession:
-        id_ = stable_id(self._context.hasher, "conversation", source.client, lane)
+        id_ = stable_id(self.hasher, "conversation", source.client, lane)
         if id_ not in self._sessions:
             self._sessions[id_] = TranscriptSession(
                 id=id_, source=source.client, client=source.introduces_itself, started_at=began, ended_at=ended
@@ -281,11 +274,11 @@ class Collector:
 
     def _take_call(self, call: TranscriptCall, source: TranscriptSource, summary: ImportSummary) -> str:
         """Take a call if it is new; return the reason under which it counts, empty if that is its server."""
-        context, identity = self._context, (source.client, call.identity)
+        identity = (source.client, call.identity)
         if call.is_copy or identity in self._seen:
             return "copied"
         self._seen.add(identity)
-        if max(call.started, call.ended) > context.until:
+        if max(call.started, call.ended) > self.until:
             return "future"
         session = self._session(source, call.lane, call.started, call.ended)
         session.calls += 1
@@ -297,8 +290,8 @@ class Collector:
         if tool.behind_riglm and tool.tool in _OWN:
             return "meta_tools"
         if session.known is None:
-            session.known = context.known(session.id)
-        id_ = stable_id(context.hasher, "call", *identity, tool.tool)  # by another name it is learned once more
+            session.known = self.known(session.id)
+        id_ = stable_id(self.hasher, "call", *identity, tool.tool)  # by another name it is learned once more
         reason = "known" if id_ in session.known else self._obstacle(call, tool, source.separator)
         if reason:
             return reason
@@ -313,7 +306,7 @@ class Collector:
             duration_ms=(call.ended - call.started) * 1e3,
             success=call.outcome is not CallOutcome.FAILED,
             sequence_number=session.calls,
-            arguments_hash=context.hasher.arguments(call.arguments) if context.hashes_arguments else "",
+            arguments_hash=self.hasher.arguments(call.arguments) if self.hashes_arguments else "",
             error_kind=ErrorKind.TOOL if call.outcome is CallOutcome.FAILED else None,
             found=DiscoveryMethod.LISTED,
         )
@@ -322,7 +315,7 @@ class Collector:
 
     def _find_tool(self, call: TranscriptCall, source: TranscriptSource) -> ResolvedTool | None:
         """Return the tool that was called, also by `call_tool`; None if its server is not behind riglm."""
-        names = self._context.names[source.client]
+        names = self.names[source.client]
         tool = names.find(call.name, call.server, source.separator)
         if tool is not None and tool.behind_riglm and tool.tool == CALL_TOOL:
             named = jsonrpc.text(jsonrpc.members(call.arguments).get("name"))
@@ -331,13 +324,12 @@ class Collector:
 
     def _obstacle(self, call: TranscriptCall, tool: ResolvedTool, separator: str) -> str:
         """Return why a call is not recorded, or nothing."""
-        context = self._context
         if call.outcome is CallOutcome.NOT_RUN:
             return "not_run"
-        if call.started < context.kept_since:
+        if call.started < self.kept_since:
             return "expired"
-        if call.started < context.since:
+        if call.started < self.since:
             return "too_old"
         bare = call.name if call.server is not None else call.name.partition(separator)[2]
         names = [tool.tool, bare] if bare else [tool.tool]  # with a single server riglm used no prefix
-        return "recorded_live" if context.live.take(names, call.started, call.ended) else ""
+        return "recorded_live" if self.live.take(names, call.started, call.ended) else ""

@@ -128,15 +128,6 @@ def test_a_wrong_line_is_refused_with_reason_and_fix(line, reason):
     assert " — fix: " in str(caught.value)
 
 
-def test_a_line_without_end_is_not_read_to_its_end(file, monkeypatch):
-    monkeypatch.setattr("riglm.application.knowledge.importing.MAX_LINE_BYTES", 100)
-    file.write_bytes(b"{}\n" + b"b" * 200 + b"\n{}")
-    lines = dict(numbered_lines(file))
-    assert {number: len(line) for number, line in lines.items()} == {1: 3, 2: 101, 3: 2}
-    with pytest.raises(InvalidLineError, match="longer than"):
-        object_of(lines[2])
-
-
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to(path), str])
 def test_what_is_no_readable_file_is_refused_and_not_waited_for(file, make):
     make(file)
