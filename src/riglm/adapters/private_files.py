@@ -79,18 +79,18 @@ def _require_own(path: Path) -> None:
 
 def _create(path: Path) -> None:
     """Write a new key, unless another process is faster: the first writer wins."""
-    with _draft(path, secrets.token_bytes(KEY_BYTES)) as draft, contextlib.suppress(FileExistsError):
+    with private_draft(path, secrets.token_bytes(KEY_BYTES)) as draft, contextlib.suppress(FileExistsError):
         os.link(draft, path)
 
 
 def replace_private_file(path: Path, content: bytes) -> None:
     """Replace a file: readers see the old content or the new one."""
-    with _draft(path, content) as draft:
+    with private_draft(path, content) as draft:
         draft.replace(path)
 
 
 @contextlib.contextmanager
-def _draft(path: Path, content: bytes) -> Iterator[Path]:
+def private_draft(path: Path, content: bytes) -> Iterator[Path]:
     """Yield a temporary file with mode 0600 and this content, which is removed if it is still there."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -335,3 +335,18 @@ def as_text(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value) if isinstance(value, int | float) else "" if value is None else value
+
+
+_STRING: Final = r'"(?:\\.|[^"\\\n])*"'
+_COMMENT: Final = rf"(?s){_STRING}|//[^\n]*|/\*.*?\*/"
+_SPARE_COMMA: Final = rf"{_STRING}|,(?=\s*[}}\]])"
+
+
+def plain_json(text: str) -> str:
+    """Return JSON with blanks in the place of comments and spare commas; line breaks stay where they are."""
+    return re.sub(_SPARE_COMMA, _blank, re.sub(_COMMENT, _blank, text))
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)

@@ -6,11 +6,11 @@ import shlex
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from riglm.adapters.private_files import private_draft
 from riglm.domain.client_setup import ConfigLocation
 from riglm.domain.client_support import CLIENTS, FORMATS
 from riglm.domain.errors import ConflictError, failed_write
@@ -176,18 +176,12 @@ def _put(target: Path, content: bytes) -> list[Path]:
     there = target.stat() if target.exists() else None
     with contextlib.ExitStack() as undone:
         undone.callback(_remove_empty, absent)
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.riglm-", suffix=target.suffix)
-        undone.callback(Path(name).unlink, missing_ok=True)
-        with os.fdopen(descriptor, "wb") as file:
+        with private_draft(target, content) as draft:
             if there is not None and sys.platform != "win32":
                 if (there.st_uid, there.st_gid) != (os.geteuid(), os.getegid()):
-                    os.fchown(file.fileno(), there.st_uid, there.st_gid)
-                os.fchmod(file.fileno(), there.st_mode & 0o7777)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(target)
+                    os.chown(draft, there.st_uid, there.st_gid)
+                draft.chmod(there.st_mode & 0o7777)
+            draft.replace(target)
         undone.pop_all()
     return absent
 

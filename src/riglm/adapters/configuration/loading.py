@@ -86,11 +86,7 @@ class Draft:
             here[last] = value
 
 
-# Patterns are strings, compiled when they are first used: most starts read no JSON.
-_STRING = r'"(?:\\.|[^"\\\n])*"'
-_COMMENT = rf"(?s){_STRING}|//[^\n]*|/\*.*?\*/"
-_LAST_COMMA = rf"{_STRING}|,(?=\s*[}}\]])"
-_STRUCTURE = rf"{_STRING}(?P<key>\s*:)?|[{{}}\[\]]"
+_STRUCTURE = r'"(?:\\.|[^"\\\n])*"(?P<key>\s*:)?|[{}\[\]]'
 
 
 def read_document(file: Path) -> tuple[dict[str, Any], list[ConfigProblem]]:
@@ -152,7 +148,9 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
 
 
 def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
-    plain = re.sub(_LAST_COMMA, _blank, re.sub(_COMMENT, _blank, text))
+    from riglm.domain.client_setup import plain_json
+
+    plain = plain_json(text)
     try:
         values = json.loads(plain)
     except json.JSONDecodeError as error:
@@ -163,12 +161,6 @@ def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
         what = f"this is not JSON that riglm reads ({type(error).__name__})"
         raise refusal(source, "", what, "mind long numbers and depth") from None
     return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
-
-
-def _blank(found: re.Match[str]) -> str:
-    text = found.group()
-    # Line breaks stay, so that errors name the line that the user sees.
-    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 
 
 def _keys_twice(text: str) -> Iterator[tuple[str, int]]:

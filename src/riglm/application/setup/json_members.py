@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from riglm.domain.client_setup import plain_json
 from riglm.domain.errors import ConfigurationError
 
 
@@ -23,8 +24,6 @@ _SPACE: Final = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _KEY: Final = re.compile(_STRING)
 _SKIPPED: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/|[{{}}\[\]]", re.DOTALL)
 _SIMPLE: Final = re.compile(r'[^\s,\]}"/]+')
-_COMMENT: Final = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
-_SPARE_COMMA: Final = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 _REST_OF_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*(?:[^*\r\n]|\*(?!/))*\*/))*[ \t]*(?=\r?\n)")
 
 JsonPath = Sequence[str]
@@ -53,7 +52,7 @@ def parse(text: str) -> dict[str, Any]:
         try:
             found = json.loads(text, object_pairs_hook=_once_each)
         except json.JSONDecodeError:
-            found = json.loads(_plain(text), object_pairs_hook=_once_each)
+            found = json.loads(plain_json(text), object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise FileNotEditableError(
             f"line {error.lineno}, column {error.colno}: this is not JSON ({error.msg})"
@@ -83,7 +82,7 @@ def restore_entries(text: str, path: JsonPath, entry: str | None, before: str, n
     members = _members_at(text, path)
     ours = [member for member in members if member.key == entry]
     if ours:
-        value = json.loads(_plain(text[ours[0].value : ours[0].end]))
+        value = json.loads(plain_json(text[ours[0].value : ours[0].end]))
         now, earlier = _source(text, path), _source(before, path)
         if entry is not None and _source(replace_entries(before, path, names, (entry, value)), path) == now:
             place = _object_at(text, path)
@@ -233,13 +232,3 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise FileNotEditableError(f"the key {twice!r} occurs twice in one object: keep one of them")
     return found
-
-
-def _plain(text: str) -> str:
-    """Return the text with blanks in the place of comments and spare commas."""
-    return _SPARE_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
-
-
-def _blank(found: re.Match[str]) -> str:
-    text = found.group()
-    return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
