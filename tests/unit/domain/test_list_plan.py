@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from riglm.domain.list_plan import (
     META_TOOL_TOKENS,
     Prices,
     ToolCosts,
-    blended,
     covering_list,
     expected_usage,
     prior_probabilities,
@@ -216,18 +214,3 @@ def test_three_sessions_weigh_as_much_as_the_prior():
     assert usage.probabilities["tool_001"] == pytest.approx(0.01 / 2)
     assert "gone" not in usage.probabilities
     assert (usage.requests, usage.distinct_tools, usage.evidence) == (16.0, pytest.approx((6.5 + 3.5) / 2), 3)
-
-
-def test_of_many_sessions_what_was_recorded_remains():
-    recorded = make_usage({"read_file": 0.9, "tool_000": 0.4}, 20.0, distinct_tools=6.5, evidence=10**9)
-    usage = expected_usage(recorded, make_prior(49, "read_file"))
-    assert usage.probabilities == pytest.approx(dict.fromkeys(make_prior(49), 0.0) | recorded.probabilities, abs=1e-6)
-    assert (usage.requests, usage.distinct_tools) == (pytest.approx(20.0), pytest.approx(6.5))
-
-
-@given(st.floats(0, 1), st.floats(0, 1), st.lists(st.integers(0, 1_000), min_size=2, max_size=5, unique=True))
-def test_each_session_moves_the_blend_towards_what_was_recorded(recorded, prior, sessions):
-    shares = [blended({"a": recorded}, {"a": prior}, count)["a"] for count in sorted(sessions)]
-    gaps = [abs(share - recorded) for share in shares]
-    assert all(after <= before + 1e-12 for before, after in pairwise(gaps))
-    assert all(min(recorded, prior) - 1e-12 <= share <= max(recorded, prior) + 1e-12 for share in shares)

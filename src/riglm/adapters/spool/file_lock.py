@@ -1,7 +1,6 @@
 """Where the spools of a store are, and which process holds a file."""
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,25 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from riglm.adapters.private_files import lock
 from riglm.domain.errors import ConfigurationError, RiglmError
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        os.lseek(descriptor, _FAR, os.SEEK_SET)  # a locked region cannot be read: lock one that holds nothing
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            raise BlockingIOError from None
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-_FAR: Final = 1 << 30
 
 
 class LockHeldError(Exception):
@@ -75,7 +57,7 @@ def is_held(path: Path) -> bool:
     """Whether a process holds the file; it is not made."""
     with suppress(OSError), path.open("rb+") as file:
         try:
-            _lock(file.fileno())
+            lock(file.fileno())
         except OSError:
             return True
     return False
@@ -85,7 +67,7 @@ def _claimed(path: Path) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _lock(descriptor)
+            lock(descriptor)
             with suppress(FileNotFoundError):
                 if os.path.samestat(path.stat(), os.fstat(descriptor)):
                     return descriptor

@@ -72,8 +72,3 @@ def test_a_client_of_a_few_sessions_is_not_outvoted_by_one_of_many(order, princi
     predictor = learned(order, principal=principal)
     assert first(predictor, "alpha", 2e9, principal) in TOOLS["alpha"]
     assert first(predictor, "beta", 2e9, principal) in TOOLS["beta"]
-
-
-def test_an_unknown_client_gets_what_all_use():
-    predictor = learned(["alpha"] * 10 + ["beta"] * 3)
-    assert first(predictor, "gamma", 0.0) == first(predictor, "", 0.0) == "git__status"

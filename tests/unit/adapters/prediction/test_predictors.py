@@ -101,19 +101,6 @@ def test_an_unknown_family_is_an_error_that_names_the_known():
         HybridPredictor(without=("magic",))
 
 
-def _relevance(generator: np.random.Generator, size: int) -> Relevance:
-    described, learned, combined = generator.random((3, size))
-    return Relevance(described=described, learned=learned, combined=combined)
-
-
-def test_the_hybrid_ranks_first_calls_by_use_once_that_has_proved_better():
-    generator, predictor = np.random.default_rng(5), HybridPredictor()
-    for _ in range(60):
-        predictor.learn(a_prediction_input(relevance=_relevance(generator, len(TOOLS))), "git__diff")
-    firsts = {best(predictor, relevance=_relevance(generator, len(TOOLS))) for _ in range(20)}
-    assert firsts == {"git__diff"}
-
-
 def test_the_hybrid_expects_at_a_session_s_start_what_sessions_use_wherever_in_them():
     predictor = HybridPredictor()
     for number in range(60):
@@ -121,17 +108,6 @@ def test_the_hybrid_expects_at_a_session_s_start_what_sessions_use_wherever_in_t
     shares = 1 / (1 + np.exp(-predictor.predict(a_prediction_input()).scores))
     expected = {"git__log": 1.0, "git__diff": 0.5, "git__commit": 0.25}
     assert shares.tolist() == pytest.approx([expected.get(tool, 0.0) for tool in TOOLS], abs=0.05)
-
-
-def test_what_relevance_decides_is_told_as_the_contexts_contribution():
-    prediction_input = in_context()
-    with_context, without = (
-        HybridPredictor(without=left).predict(prediction_input, explain=True) for left in ((), ("context",))
-    )
-    assert with_context.contributions["context"].any()
-    assert "context" not in without.contributions
-    assert prediction_input.relevance is not None
-    assert np.argmax(with_context.scores) == np.argmax(prediction_input.relevance.combined)
 
 
 @pytest.mark.parametrize("calls", [(), ("git__log",)])

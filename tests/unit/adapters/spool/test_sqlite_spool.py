@@ -257,13 +257,13 @@ def test_a_claim_that_is_removed_while_another_process_waits_is_created_again(tm
     first = FileLock(path, "the first")
     removed = []
 
-    def locks(descriptor, lock=file_lock._lock):
+    def locks(descriptor, lock=file_lock.lock):
         if not removed:
             removed.append(1)
             first.remove()  # between opening the file and locking it
         lock(descriptor)
 
-    monkeypatch.setattr(file_lock, "_lock", locks)
+    monkeypatch.setattr(file_lock, "lock", locks)
     second = FileLock(path, "the second")
     assert path.read_text() == "the second"
     with pytest.raises(LockHeldError):

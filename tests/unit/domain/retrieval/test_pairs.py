@@ -30,16 +30,6 @@ def test_a_pair_keeps_no_words_of_its_context():
     assert len(pair.terms) == 2
 
 
-def test_a_tool_that_came_along_once_counts_less_than_one_that_comes_every_time():
-    pairs = LearnedPairs()
-    for _ in range(9):
-        _learn(pairs, "ship it")
-    _learn(pairs, "ship it", tool="rollback", signal=1.5)
-    pair_scores = pairs.pair_scores(context("ship it"), "", HASHES).by_tool
-    assert pair_scores["deploy"] == pytest.approx(1.0)
-    assert pair_scores["rollback"] == pytest.approx(0.5)
-
-
 def test_vectors_of_different_models_are_matched_by_words_alone():
     pairs = LearnedPairs()
     _learn(pairs, "ship the release")

@@ -14,7 +14,6 @@ OTHERS = [
     for verb, field in (("get", "identifier"), ("delete", "title"), ("list", "owner"))
     for thing, owner in (("issue", "repository"), ("page", "workspace"), ("invoice", "customer"), ("flight", "airline"))
 ]
-TOOLS = (*SPIKE, *OTHERS)
 
 
 def _ranked(retriever: Retriever, asked: Context) -> list[str]:
@@ -88,16 +87,6 @@ def test_what_use_taught_is_found_though_no_description_says_so():
     pairs.learn(asked, "get-sum", 1.0, scope="", at=0.0, description_hash=SPIKE[1].fingerprint)
     assert _ranked(retriever, asked) == ["get-sum"]
     assert "used in similar contexts" in retriever.search(asked, 1).hits[0].why
-
-
-def test_search_never_raises_the_probability_from_one_hit_to_the_next():
-    pairs = LearnedPairs()
-    for at in range(20):
-        pairs.learn(context(ONLINE), "echo", 1.0, scope="", at=float(at), description_hash="")
-    for retriever in (Retriever(TOOLS), Retriever(TOOLS, pairs=pairs)):
-        found = [hit.probability for hit in retriever.search(context(ONLINE), 20).hits]
-        assert found == sorted(found, reverse=True)
-        assert all(0 <= each <= 1 for each in found)
 
 
 @pytest.mark.parametrize("ranking", [[], [0.0], [0.0, 0.0], [1e9, 0.0], [1.0, 1.0, 1.0]])
