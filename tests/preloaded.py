@@ -63,7 +63,6 @@ _MODULES = (
     "riglm.cli.learning_from",
     "riglm.cli.main",
     "riglm.cli.report",
-    "riglm.cli.serving",
     "riglm.cli.trust",
     "riglm.cli.usage",
     "riglm.lifespan",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from riglm.adapters.control.dashboard import page_files
+from riglm.adapters.control.dashboard import ASSETS
 from riglm.adapters.prediction.usage_statistics import FrequencyPredictor
 from riglm.adapters.reports import page as page_of
 from riglm.application.prediction.prediction_settings import Strategy
@@ -45,7 +45,7 @@ def file(tmp_path_factory):
     )
     made = tmp_path_factory.mktemp("report") / "report.html"
     found = {**report, "until": "2026-10-02T00:00:00+00:00"}
-    made.write_text(page_of(json.loads(json.dumps(found)), page_files()[CHARTS].body.decode(), ["a licence"]))
+    made.write_text(page_of(json.loads(json.dumps(found)), (ASSETS / CHARTS).read_text("utf-8"), ["a licence"]))
     return made
 
 

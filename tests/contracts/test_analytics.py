@@ -163,14 +163,6 @@ def test_a_locked_database_is_unavailable_until_the_lock_is_gone(tmp_path):
         assert len(store.list_sessions()) == 1
 
 
-def test_a_file_that_is_no_database_is_unavailable_and_left_alone(tmp_path):
-    file = tmp_path / "usage.db"
-    file.write_bytes(b"no database " * 1000)
-    with pytest.raises(AnalyticsUnavailableError, match=r"usage\.db.*not a database"), SqlAnalytics(url(file)):
-        pass
-    assert file.read_bytes() == b"no database " * 1000
-
-
 def test_a_directory_that_cannot_be_made_is_unavailable(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(AnalyticsUnavailableError, match="file"), SqlAnalytics(url(tmp_path / "file" / "usage.db")):
@@ -230,16 +222,6 @@ def test_a_learned_pair_whose_vector_is_none_is_refused(place, vector):
         assert list(store.list_sessions()) == []
 
 
-def test_processes_agree_on_a_warm_set_over_restarts(place):
-    first, second = a_warm_set("b", "a"), a_warm_set("c", created_at=1002.0)
-    with SqlAnalytics(place) as one, SqlAnalytics(place) as other:
-        assert one.put_warm_set(first, None) == first
-        assert other.put_warm_set(second, None) == first
-    with SqlAnalytics(place) as again:
-        assert again.put_warm_set(second, None) == first
-        assert again.put_warm_set(second, first.created_at) == second
-
-
 def test_a_store_of_a_newer_riglm_is_refused_and_not_written_to(tmp_path):
     file = tmp_path / "usage.db"
     with SqlAnalytics(url(file)) as store:
@@ -249,9 +231,12 @@ def test_a_store_of_a_newer_riglm_is_refused_and_not_written_to(tmp_path):
     other.commit()
     other.close()
     before = file.read_bytes()
-    with pytest.raises(SchemaTooNewError, match=r"9999.*upgrade riglm"), SqlAnalytics(url(file)):
-        pass
+    for is_quarantining in (False, True):
+        opened = SqlAnalytics(url(file), is_quarantining=is_quarantining)
+        with pytest.raises(SchemaTooNewError, match=r"9999.*upgrade riglm"), opened:
+            pass
     assert file.read_bytes() == before
+    assert not list(tmp_path.glob("*.corrupt-*"))
 
 
 def test_a_store_that_is_not_open_says_so(tmp_path):

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from riglm.adapters.control.dashboard import ASSETS
 from tests.integration.controlled import PATIENCE, Answer, Controlled, controlled
 from tests.integration.past import TOOLS, definitions, listing_server
 from tests.interaction.clients import http
@@ -104,9 +105,7 @@ def every_answer(riglm: Controlled) -> list[tuple[str, Answer]]:
 
 
 def page_files() -> list[str]:
-    from riglm.adapters.control.dashboard import page_files
-
-    return ["/", *(f"/assets/{path}" for path in page_files() if path != "index.html")]
+    return ["/", *(f"/assets/{file.relative_to(ASSETS)}" for file in ASSETS.rglob("*") if file.is_file())]
 
 
 def seen(riglm: Controlled, answers: list[tuple[str, Answer]]) -> list[tuple[str, str]]:

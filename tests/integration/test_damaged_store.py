@@ -24,14 +24,10 @@ COMMANDS = {
     "status": ["db", "status"],
     "upgrade": ["db", "upgrade"],
     "purge": ["db", "purge"],
-    "purge, counting only": ["db", "purge", "--dry-run"],
     "vacuum": ["db", "vacuum"],
-    "vacuum of the whole": ["db", "vacuum", "--whole"],
     "forget": ["db", "forget", "--client", "somebody", "--unseen", "--yes"],
     "export": ["db", "export", "--out", "export"],
     "sessions": ["sessions"],
-    "tools": ["tools"],
-    "stats": ["stats"],
 }
 
 

@@ -19,7 +19,7 @@ from riglm.adapters.analytics.store_file import StoreFile
 from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking.recorder import Recorder
-from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, SchemaTooNewError
+from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError
 from riglm.domain.retention import Expiry
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
@@ -364,26 +364,6 @@ def test_processes_that_start_on_a_damaged_file_set_it_aside_once_and_lose_nothi
     assert ids(file) == stored
 
 
-def test_processes_that_hold_a_file_which_is_damaged_meet_again_in_one_new_file(file, processes):
-    filled(file)
-    recording = [Recording(file, processes) for _ in range(3)]
-    for each in recording:
-        assert each.heard() == "open"
-        each.notify(1)
-        assert each.heard()
-    written_back(file)
-    spoil(file, "zeros")
-    for each in recording:
-        each.notify(25)
-    stored = {id_ for each in recording for id_ in json.loads(each.heard())}
-    rate_limited_log = "".join(each.end() for each in recording)
-    assert len(aside(file)) == 1
-    assert rate_limited_log.count("it was set aside as") == 1
-    assert ids(file) == stored
-    with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
 def test_what_is_acknowledged_while_the_file_is_set_aside_is_in_one_file_or_the_other(file, processes, monkeypatch):
     filled(file)
     monkeypatch.setattr(store_file, "is_damaged", lambda _: True)  # a sound one, that takes records to the last moment
@@ -475,15 +455,6 @@ def test_a_file_that_may_not_be_written_is_not_set_aside(file):
             connection.exec_driver_sql("PRAGMA query_only = ON")
         with pytest.raises(AnalyticsUnavailableError, match="readonly"):
             store.record_many([a_session()])
-    assert aside(file) == []
-
-
-def test_a_newer_schema_is_not_set_aside(file):
-    filled(file)
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(SchemaTooNewError), SqlAnalytics(url(file), is_quarantining=True):
-        pass
     assert aside(file) == []
 
 

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from riglm.adapters.control.dashboard import page_files
+from riglm.adapters.control.dashboard import ASSETS
 from riglm.adapters.reports import page
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.figures import Observations, read_figures
@@ -309,14 +309,10 @@ def _format_day(at: float) -> str:
 
 
 def _write_html(file: Path, found: dict[str, Any]) -> None:
-    vendor = "vendor/echarts/"
-    files = page_files()
-    licences = [
-        files[path].body.decode("utf-8")
-        for path in sorted(files)
-        if path.startswith(vendor) and not path.endswith(".js")
-    ]
-    write_page(file, page(found, files[f"{vendor}echarts.common.min.js"].body.decode("utf-8"), licences))
+    vendor = ASSETS / "vendor" / "echarts"
+    others = sorted(each for each in vendor.rglob("*") if each.is_file() and each.suffix != ".js")
+    licences = [each.read_text("utf-8") for each in others]
+    write_page(file, page(found, (vendor / "echarts.common.min.js").read_text("utf-8"), licences))
 
 
 def _render_report(found: dict[str, Any], most_tools: int) -> Sequence[RenderableType]:

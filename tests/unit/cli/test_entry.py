@@ -90,4 +90,4 @@ def test_the_help_imports_no_command():
     imported = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert {name for name in imported if name.startswith("riglm.cli.")} == {"riglm.cli.main", "riglm.cli.output"}
+    assert {name for name in imported if name.startswith("riglm.cli.")} == {f"riglm.cli.{name}" for name in ("entry", "main", "output")}

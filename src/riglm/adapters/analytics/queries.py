@@ -381,8 +381,5 @@ def _compared(chosen: ColumnElement[bool]) -> Subquery:
 
 def _plain(row: RowMapping, lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
     """A row in plain values, with the names of tools in place of what refers to a list of them."""
-    return {name: list(lists[value]) if name in _LISTS else _plain_value(value) for name, value in row.items()}
-
-
-def _plain_value(value: Any) -> Any:
-    return str(value) if isinstance(value, UUID) else value
+    plain = {name: list(lists[value]) if name in _LISTS else value for name, value in row.items()}
+    return {name: str(value) if isinstance(value, UUID) else value for name, value in plain.items()}

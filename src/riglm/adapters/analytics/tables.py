@@ -107,17 +107,20 @@ VECTOR_TABLE: Final = "learned_vector"
 
 metadata: Final = MetaData()
 
-toolset: Final = Table(
+
+def _table(name: str, *items: SchemaItem) -> Table:
+    return Table(name, metadata, *items)
+
+
+toolset: Final = _table(
     "toolset",
-    metadata,
     Column("id", CompactUuid, primary_key=True),  # a hash of the names: many records refer to the same few lists
     Column("names", JsonText, nullable=False),
     Column("used_at", Double, nullable=False, server_default="0"),  # to the day: when something last referred to it
 )
 
-session: Final = Table(
+session: Final = _table(
     "session",
-    metadata,
     Column("id", CompactUuid, primary_key=True),
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double),
@@ -133,9 +136,8 @@ session: Final = Table(
     Index("session_ended_at", "ended_at", "started_at"),  # those that have no end among them
 )
 
-invocation: Final = Table(
+invocation: Final = _table(
     "invocation",
-    metadata,
     Column("id", CompactUuid, primary_key=True),
     Column("session_id", CompactUuid, nullable=False),  # no foreign key: an invocation may arrive before its session
     *_columns(SafeText, "tool", "upstream"),
@@ -151,9 +153,8 @@ invocation: Final = Table(
     Index("invocation_timestamp", "timestamp"),
 )
 
-exposure: Final = Table(
+exposure: Final = _table(
     "exposure",
-    metadata,
     Column("id", CompactUuid, primary_key=True),
     Column("session_id", CompactUuid, nullable=False),
     Column("timestamp", Double, nullable=False),
@@ -167,18 +168,16 @@ exposure: Final = Table(
     Index("exposure_timestamp", "timestamp"),
 )
 
-cooccurrence: Final = Table(
+cooccurrence: Final = _table(
     "cooccurrence",
-    metadata,
     *_columns(SafeText, "tool_a", "tool_b", primary_key=True),
     Column("count", BigInteger, nullable=False),
     *_columns(Double, "average_distance", "last_updated"),
     Index("cooccurrence_tool_b", "tool_b"),
 )
 
-learned_pair: Final = Table(
+learned_pair: Final = _table(
     "learned_pair",
-    metadata,
     Column("id", CompactUuid, primary_key=True),
     *_columns(SafeText, "scope", "tool", "model"),
     Column("dimensions", BigInteger, nullable=False),
@@ -192,23 +191,20 @@ learned_pair: Final = Table(
     Index("learned_pair_updated_at", "updated_at"),
 )
 
-training_update: Final = Table(
+training_update: Final = _table(
     "lesson",  # the sessions that taught a learned pair
-    metadata,
     *_columns(CompactUuid, "pair_id", "session_id", primary_key=True),
     Index("lesson_session_id", "session_id"),
 )
 
-teacher: Final = Table(
+teacher: Final = _table(
     "teacher",  # who taught a learned pair in sessions that are purged, by keyed hashes
-    metadata,
     Column("pair_id", CompactUuid, primary_key=True),
     *_columns(SafeText, "client_id", "client_name", "principal", primary_key=True),
 )
 
-cached_vector: Final = Table(
+cached_vector: Final = _table(
     "cached_vector",
-    metadata,
     *_columns(SafeText, "model", "hash", primary_key=True),
     Column("rows", BigInteger),  # null for a single vector
     Column("dimensions", BigInteger, nullable=False),
@@ -217,9 +213,8 @@ cached_vector: Final = Table(
     Index("cached_vector_used_at", "used_at", "rows", "dimensions"),  # all that pruning has to read
 )
 
-override: Final = Table(
+override: Final = _table(
     "override",
-    metadata,
     Column("id", CompactUuid, primary_key=True),
     Column("kind", String(16), nullable=False),
     Column("tool", SafeText, nullable=False),
@@ -230,17 +225,15 @@ override: Final = Table(
     Column("reason", SafeText, nullable=False),
 )
 
-setting_change: Final = Table(
+setting_change: Final = _table(
     "setting_change",  # the configuration that was changed at run time
-    metadata,
     Column("key", String(128), primary_key=True),
     Column("value", JsonText, nullable=False),
     Column("changed_at", Double, nullable=False),
 )
 
-warm_set: Final = Table(
+warm_set: Final = _table(
     "warm_set",
-    metadata,
     *_columns(SafeText, "principal", "client", "profile", "project", primary_key=True),
     *_columns(SafeText, "strategy", "predictor"),
     Column("evidence", BigInteger, nullable=False),
@@ -248,9 +241,8 @@ warm_set: Final = Table(
     *_columns(Double, "requests", "distinct_tools", "created_at"),
 )
 
-tool_catalog: Final = Table(
+tool_catalog: Final = _table(
     "tool_catalog",
-    metadata,
     *_columns(String(64), "fingerprint", "variant", primary_key=True),
     Column("server", SafeText, nullable=False),
     Column("capabilities", LargeBinary, nullable=False),  # raw JSON
@@ -259,9 +251,8 @@ tool_catalog: Final = Table(
     Column("updated_at", Double, nullable=False),
 )
 
-tool_pin: Final = Table(
+tool_pin: Final = _table(
     "tool_pin",
-    metadata,
     *_columns(SafeText, "server", "name", primary_key=True),
     *_columns(String(64), "digest", "seen_digest"),  # SHA-256 of what was approved, and of what was listed last
     *_columns(LargeBinary, "definition", "seen"),  # raw JSON
@@ -269,9 +260,8 @@ tool_pin: Final = Table(
     *_columns(Double, "pinned_at", "seen_at"),
 )
 
-token_usage: Final = Table(
+token_usage: Final = _table(
     "token_usage",  # of sessions in transcripts, whether they are stored or not
-    metadata,
     Column("id", CompactUuid, primary_key=True),
     Column("session_id", CompactUuid, nullable=False),
     Column("client", SafeText, nullable=False),
@@ -282,9 +272,8 @@ token_usage: Final = Table(
     Index("token_usage_started_at", "started_at"),
 )
 
-forgotten: Final = Table(
+forgotten: Final = _table(
     "forgotten",  # erased subjects: their records are refused, and whether all stored ones are deleted
-    metadata,
     Column("whose", String(16), primary_key=True),
     Column("key", SafeText, primary_key=True),
     Column("at", Double, nullable=False),
@@ -294,9 +283,8 @@ forgotten: Final = Table(
 
 def _piece(name: str, *items: SchemaItem) -> Table:
     """A table of knowledge: what all pieces of it have, and `items`."""
-    return Table(
+    return _table(
         name,
-        metadata,
         Column("id", CompactUuid, primary_key=True),
         Column("owner", String(64), nullable=False),
         Column("hash", String(64), nullable=False),  # of what must not occur twice per owner
@@ -329,9 +317,8 @@ kg_observation: Final = _piece(
     Index("kg_observation_about", "owner", "about"),
 )
 
-kg_relation: Final = Table(
+kg_relation: Final = _table(
     "kg_relation",
-    metadata,
     Column("owner", String(64), primary_key=True),
     Column("hash", String(64), primary_key=True),  # of the other three
     *_columns(SafeText, "source", "kind", "target"),
@@ -340,11 +327,10 @@ kg_relation: Final = Table(
     Index("kg_relation_target", "owner", "target_hash"),
 )
 
-knowledge_clock: Final = Table(
+knowledge_clock: Final = _table(
     # When pieces of a table were changed last, and when some were removed, in microseconds. The row `maintenance` has
     # the last time at which records were deleted for their age.
     "knowledge_clock",
-    metadata,
     Column("piece", String(32), primary_key=True),
     *_columns(BigInteger, "changed", "removed"),
 )

@@ -7,9 +7,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from riglm.adapters.control.dashboard import CONTENT_SECURITY_POLICY, page_files, page_routes
+from riglm.adapters.control.dashboard import ASSETS, CONTENT_SECURITY_POLICY, page_routes
 
-INDEX = page_files()["index.html"].body.decode()
+INDEX = ASSETS.with_name("index.html").read_text("utf-8")
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def client():
 
 
 def test_all_modules_are_loaded_at_once_and_not_one_after_the_other():
-    modules = {path for path in page_files() if path.endswith(".js") and not path.startswith("vendor/")}
+    modules = {file.relative_to(ASSETS).as_posix() for file in ASSETS.rglob("*.js") if "vendor" not in file.parts}
     early = set(re.findall(r'modulepreload" href="assets/([^"]+)"', INDEX))
     assert early == modules - {"main.js", "theme-at-start.js"}
 
@@ -37,15 +37,16 @@ def test_what_a_browser_has_already_is_not_sent_again(client):
 
 
 @pytest.mark.parametrize(
-    "path", ["/assets/", "/assets/index.html", "/assets/../files.py", "/assets/%2e%2e/files.py", "/assets/nothing.js"]
+    "path",
+    ["/assets/", "/assets/index.html", "/assets/../__init__.py", "/assets/%2e%2e/__init__.py", "/assets/nothing.js"],
 )
 def test_nothing_else_is_served(client, path):
     assert client.get(path).status_code == 404
 
 
 def test_the_chart_library_is_the_one_that_its_note_names_with_its_licences():
-    files = page_files()
-    note = files["vendor/echarts/README.txt"].body.decode()
-    assert hashlib.sha256(files["vendor/echarts/echarts.common.min.js"].body).hexdigest() in note
+    vendor = ASSETS / "vendor" / "echarts"
+    library = (vendor / "echarts.common.min.js").read_bytes()
+    assert hashlib.sha256(library).hexdigest() in (vendor / "README.txt").read_text("utf-8")
     for licence in ("LICENSE", "NOTICE", "licenses/LICENSE-d3", "licenses/LICENSE-zrender"):
-        assert files[f"vendor/echarts/{licence}"].body
+        assert (vendor / licence).read_bytes()

@@ -1,5 +1,8 @@
 """The operations of the control API over HTTP: parameters, bodies, responses and errors."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +13,7 @@ from riglm.domain.errors import ConflictError, ControlUnavailableError, FieldErr
 from riglm.domain.schemas.control_api import Readiness, Series, ToolDetail
 from tests.unit.adapters.control.conftest import DIGEST, Served
 
+SCRIPT = Path(__file__).parents[4] / "docs" / "reference" / "generate_control.py"
 WRITTEN_NOON = "2026-05-28T20:26:40.500Z"
 
 
@@ -177,3 +181,17 @@ def test_a_defect_is_reported_without_its_text_and_logged(
     assert b"secret" not in answer.body
     assert "could not answer" in caplog.text
     assert served.ask("GET", "/health").status == 200
+
+
+def test_the_reference_of_the_api_is_current():
+    done = subprocess.run([sys.executable, SCRIPT, "--check"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_operation_declares_what_access_may_answer(served: Served):
+    document = served.ask("GET", "/openapi.json").json
+    assert document["openapi"].startswith("3.1")
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert {"401", "403", "421", "422"} <= set(operation["responses"]), (method, path)
+            assert operation["responses"]["401"]["headers"]["WWW-Authenticate"]["required"]
