@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from riglm.application.control.running_proxy import ProxyLoop
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConflictError, InvalidInputError
 from riglm.domain.redaction import MASK
@@ -209,7 +210,8 @@ async def test_two_changes_at_once_are_made_one_after_the_other(tmp_path):
 
 async def test_nobody_waiting_any_more_leaves_no_half_change(tmp_path):
     async with visibility(tmp_path) as stage:
-        put = asyncio.create_task(stage.live.put({"filtering": {"max_tools": 9}}))
+        loop = ProxyLoop(asyncio.get_running_loop())
+        put = asyncio.create_task(loop.ask(lambda: stage.live.put({"filtering": {"max_tools": 9}})))
         await asyncio.sleep(0)
         put.cancel()
         await asyncio.gather(put, return_exceptions=True)
