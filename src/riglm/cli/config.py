@@ -340,7 +340,7 @@ def examine_embedder(settings: EmbedderSettings) -> dict[str, Any]:
         return {
             "embeddings": asdict(found),
             "identity": embedder.model,
-            "reason": "; ".join(reasons.told) or None,
+            "reason": "; ".join(reasons.messages) or None,
             "bundled_file": _bundled_file(),
             "directory": str(models_directory(settings)),
             "load_ms": 1000 * (loaded - started),
@@ -360,8 +360,8 @@ class _Reasons(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.told: list[str] = []
+        self.messages: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the record's reason."""
-        self.told.append(str(record.__dict__.get("reason", record.getMessage())))
+        self.messages.append(str(record.__dict__.get("reason", record.getMessage())))
