@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from riglm.adapters.telemetry.metrics import PrometheusMetrics
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
     from riglm.application.control.configuration import LiveConfiguration
-    from riglm.application.filter_middleware.middleware import FilterMiddleware
     from riglm.application.filtering.active_rules import Overrides
     from riglm.application.filtering.filtering_service import FilteringService
-    from riglm.application.forwarding.services import RequestServices
+    from riglm.application.filtering.meta_tools import MetaTools
     from riglm.application.knowledge.inner_voice import InnerVoice
     from riglm.application.prediction.prediction_service import PredictionService
     from riglm.application.prediction.prediction_settings import PredictionSettings
     from riglm.application.prediction.warm_sets import WarmSets
+    from riglm.application.proxy.catalogs import ListedTools, StoredCatalogs
+    from riglm.application.proxy.list_changes import ListChanges
+    from riglm.application.proxy.parts import ProxyParts
     from riglm.application.session_sharing.session_sharing_service import SessionSharingService
     from riglm.application.sessions.registry import SessionRegistry
     from riglm.application.tracking.maintenance import Maintenance
@@ -162,17 +164,10 @@ class Container(DeclarativeContainer):
         Call(lazy("application.sessions.registry:identification_settings"), settings), shared=given.is_shared,
         find_project=Call(lazy("adapters.configuration.locations:project_root")).provider
     )
-    overhead = when(
-        given.control.enabled, Singleton(lazy("application.forwarding.proxied_request:OverheadMeter"), metrics)
-    )
     owners = Singleton(lazy("application.owners:ToolOwners"), given.lone_server)
-    known_catalogs = Singleton(
-        lazy("application.forwarding.catalogs:KnownCatalogs"), hasher, recorder.provided.put, pins=pins
-    )
-    services: Provider["RequestServices"] = Singleton(
-        lazy("application.forwarding.services:RequestServices"), tracking=tracking, sessions=sessions,
-        catalogs=Singleton(lazy("application.forwarding.catalogs:CatalogCache")), known_catalogs=known_catalogs,
-        owners=owners, grace=given.timeouts.grace, longest_list=given.timeouts.list, overhead=overhead, tracer=tracer
+    listed: Provider["ListedTools"] = Singleton(lazy("application.proxy.catalogs:ListedTools"))
+    catalogs: Provider["StoredCatalogs"] = Singleton(
+        lazy("application.proxy.catalogs:StoredCatalogs"), hasher, recorder.provided.put
     )
     access: Provider["AccessRules | None"] = when(
         given.access, Singleton(lazy("domain.access:AccessRules"), given.access, given.server_names.call())
@@ -232,10 +227,10 @@ class Container(DeclarativeContainer):
         prices=given.prices.prices.call(), predictor=given.predictor.kind, overrides=overrides.provided.in_force,
         owner=owners.provided.of, access=access, is_steered=given.control.enabled
     )
-    filter_middleware: Provider["FilterMiddleware"] = Singleton(
-        lazy("application.filter_middleware.middleware:build_filter_middleware"), services, filtering, voice,
-        given.knowledge.alias
+    meta_tools: Provider["MetaTools"] = Singleton(
+        lazy("application.filtering.meta_tools:create_meta_tools"), filtering, voice, given.knowledge.alias
     )
+    list_changes: Provider["ListChanges"] = Singleton(lazy("application.proxy.list_changes:ListChanges"), filtering)
     sharing: Provider["SessionSharingService | None"] = when(given.is_shared, Singleton(
         lazy("application.session_sharing.session_sharing_service:build_sharing"), state,
         hasher.provided.derived_key.call("shared state"), sessions, tracking,
@@ -245,4 +240,12 @@ class Container(DeclarativeContainer):
     shared_learning = Singleton(
         lazy("application.prediction.prediction_service:SharedLearning"), prediction, sharing.provided.news,
         prediction_worker
+    )
+    _always = Call(lazy("application.filtering.always_listed:create_always_listed"), voice, meta_tools)
+    proxy_parts: Provider["ProxyParts"] = Singleton(
+        lazy("application.proxy.parts:ProxyParts"), tracking=tracking, sessions=sessions, pins=pins, listed=listed,
+        catalogs=catalogs, owners=owners, grace=given.timeouts.grace, longest_list=given.timeouts.list,
+        filtering=when(given.intercepts_lists, filtering), meta_tools=when(given.intercepts_lists, meta_tools),
+        always=when(given.intercepts_lists, _always), list_changes=when(given.intercepts_lists, list_changes),
+        meter=metrics, tracer=tracer, sharing=sharing
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from riglm.adapters.configuration.locations import data_directory
 from riglm.adapters.mcp.upstream.upstreams import Upstreams
 from riglm.application.failing_open import FailingOpen
-from riglm.application.proxy import ProxyService
+from riglm.application.proxy.proxy_service import ProxyService
 from riglm.application.sessions.registry import SessionReset
 from riglm.application.store_follower import StoreFollower
 from riglm.container import Container
@@ -50,7 +50,7 @@ async def lifespan(
     container: Container, upstreams: Upstreams, control: ControlEndpoint | None = None
 ) -> AsyncIterator[ProxyService]:
     """A proxy whose parts are open, with the control API at its endpoint."""
-    settings, services, recorder = container.settings(), container.services(), container.recorder()
+    settings, recorder = container.settings(), container.recorder()
     maintenance = container.maintenance()
     container.tracking().on_listed(recorder.begin)
     with contextlib.ExitStack() as stack:
@@ -65,14 +65,12 @@ async def lifespan(
         async with contextlib.AsyncExitStack() as opened:
             if settings.is_shared:
                 await opened.enter_async_context(container.state())
-            ports = await opened.enter_async_context(upstreams.opened(services.catalogs.input_schema))
+            ports = await opened.enter_async_context(upstreams.opened(container.listed().input_schema))
             _read_for_metrics(container, ports)
             await _recall_catalogs(container)
             changes = await opened.enter_async_context(_following_store(container))
-            middleware = container.filter_middleware() if filtered else None
-            proxy = ProxyService(
-                services, ports, settings.naming, middleware, container.access(), is_alone=bool(settings.lone_server)
-            )
+            is_alone = bool(settings.lone_server)
+            proxy = ProxyService(container.proxy_parts(), ports, settings.naming, container.access(), is_alone=is_alone)
             sharing = container.sharing()
             if sharing is not None:
                 await sharing.begin()
@@ -84,9 +82,9 @@ async def lifespan(
             tasks = [asyncio.create_task(_sweep(proxy, sharing))]
             try:
                 async with _controlled(container, ports, control), _gateways(container, ports):
-                    if middleware is not None:
-                        container.warm_sets().on_change(middleware.reconfigured)
-                        container.overrides().when_changed(middleware.overridden)
+                    if filtered:
+                        container.warm_sets().on_change(container.list_changes().rules_changed)
+                        container.overrides().when_changed(container.list_changes().overrides_changed)
                     await changes.ready(_CHANGES_SECONDS)
                     await proxy.check_names()
                     yield proxy
@@ -111,7 +109,7 @@ def _working(container: Container, *, filtered: bool) -> Iterator[None]:
 
 async def _recall_catalogs(container: Container) -> None:
     """Read the stored tool catalogs of several servers; the proxy does not wait long for a slow store."""
-    settings, known = container.settings(), container.services().known_catalogs
+    settings, known = container.settings(), container.catalogs()
     if settings.lone_server or container.pins().is_strict:
         return  # one list is forwarded, and tools to hold back are compared first
 
@@ -242,7 +240,7 @@ async def _gateways(container: Container, upstreams: Sequence[UpstreamPort]) -> 
             stack.callback(worker.stop)
             overrides, seconds = container.overrides().known, account.interval_seconds
             updating.append(
-                update_gateway(namespace.update, upstream, container.services(), overrides, worker, seconds)
+                update_gateway(namespace.update, upstream, container.proxy_parts(), overrides, worker, seconds)
             )
         tasks = [asyncio.create_task(each) for each in updating]
         try:
@@ -287,7 +285,7 @@ def create_control(container: Container, upstreams: Sequence[UpstreamPort]) -> "
 
     settings = container.settings()
     return RunningProxy(
-        services=container.services(),
+        parts=container.proxy_parts(),
         filtering=container.filtering(),
         prediction=container.prediction(),
         overrides=container.overrides(),

@@ -18,15 +18,15 @@ def create_reload_handlers(container: Container) -> list[ReloadHandler]:
     if container.settings().intercepts_lists:
         from riglm.application.prediction.prediction_settings import make_predictor, prediction_settings  # noqa: PLC0415
 
-        filtering, middleware = container.filtering(), container.filter_middleware()
+        filtering, changes = container.filtering(), container.list_changes()
 
         def learned_anew() -> None:
             filtering.rechoose()
-            middleware.reconfigured()
+            changes.rules_changed()
 
         container.prediction().on_reload(learned_anew)
         handlers += [
-            reload_filtering(filtering, middleware.reconfigured),
+            reload_filtering(filtering, changes.rules_changed),
             reload_prediction(container.prediction(), prediction_settings, lambda new: make_predictor(new.predictor)),
             reload_value(prediction_settings, container.warm_sets().follow),
         ]

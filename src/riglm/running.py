@@ -25,7 +25,7 @@ from riglm.domain.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.accounts import AccountFile
-    from riglm.application.proxy import ProxyService
+    from riglm.application.proxy.proxy_service import ProxyService
     from riglm.container import Container
     from riglm.lifespan import ControlEndpoint
 
@@ -75,7 +75,9 @@ def run_http(configuration: Configuration) -> int:
 
     async def serve(proxy: "ProxyService", container: "Container", stop: asyncio.Event) -> None:
         filtering = (lambda: container.filtering().rules) if settings.intercepts_lists else None
-        await HttpDownstream(proxy, settings, container.sharing(), filtering, container.access()).serve(listener, stop)
+        sharing = container.sharing()
+        handshakes = None if sharing is None else sharing.handshakes
+        await HttpDownstream(proxy, settings, handshakes, filtering, container.access()).serve(listener, stop)
 
     is_kept = settings.storage.kind != "memory"
     place = f"{downstream.host} port {downstream.port}"

@@ -251,7 +251,7 @@ async def _selecting(settings: Settings) -> AsyncIterator[SelectingService]:
             await follower.ready(_OVERRIDES_SECONDS)
             timeout_seconds = asked.start_deadline + asked.deadline
             yield SelectingService(
-                container.filtering(), prediction, container.services(), timeout_seconds=timeout_seconds
+                container.filtering(), prediction, container.proxy_parts(), timeout_seconds=timeout_seconds
             )
         finally:
             following.cancel()

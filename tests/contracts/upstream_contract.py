@@ -15,7 +15,7 @@ from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import ProtocolEra
-from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort, UpstreamRequest
 from tests.waiting import WAIT_SECONDS
 
 PATIENCE: Final = WAIT_SECONDS
@@ -31,28 +31,27 @@ async def within(waiting: Awaitable[_T]) -> _T:
         return await waiting
 
 
-class RecordedReply(OutboundRequest):
+class RecordedReply(UpstreamRequest):
     """A request, and all that came back for it; a second end fails the test."""
 
     def __init__(self, message: Message) -> None:
         """A request that was not sent yet."""
         self.message = message
         self.headers: Mapping[bytes, bytes] = {}
-        self.resumable = False
         self.heard: list[Message] = []
         self.answer: Message | None = None
         self.failure: tuple[ErrorKind, str] | None = None
         self.over = asyncio.Event()
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
+    def related(self, message: Message) -> None:
         """Keep it."""
         assert not self.over.is_set(), "nothing belongs to a request that ended"
         self.heard.append(message)
 
-    def primed(self, event: EventPosition) -> None:
-        """A place without a message is nothing to keep."""
+    def paused(self, retry_ms: int) -> None:
+        """Wait on."""
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+    def replied(self, message: Message, status: int = 200) -> None:
         """Keep the answer."""
         self.answer = message
         self._end()
@@ -61,10 +60,6 @@ class RecordedReply(OutboundRequest):
         """Keep the reason."""
         self.failure = (kind, words)
         self._end()
-
-    def interrupted(self) -> None:
-        """Only said to a client that can take up streams, which this one cannot."""
-        raise AssertionError("a client that cannot take up a stream must not be left to do so")
 
     async def answered(self) -> Message:
         """The answer, which must be one of the server."""
@@ -90,7 +85,7 @@ class RecordedOutlet(ServerMessageHandler):
         """Nothing was said yet."""
         self.heard: list[Message] = []
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message) -> None:
         """Keep it."""
         self.heard.append(message)
 

@@ -65,7 +65,7 @@ def test_nothing_of_metrics_or_traces_is_imported_where_nobody_asked_for_them():
         "from riglm.domain.schemas.settings import Settings;"
         "given = {'upstream': {'command': ['cat']}, 'storage': {'kind': 'memory'}};"
         "made = Container(settings=Settings.model_validate(given));"
-        "made.services(), made.metrics(), made.tracer(), made.tracking();"
+        "made.proxy_parts(), made.metrics(), made.tracer(), made.tracking();"
         "print([name for name in sys.modules if name.split('.')[0] in ('prometheus_client', 'opentelemetry')]"
         "+ [name for name in sys.modules if name.startswith('riglm.application.tracing.')])"
     )

@@ -180,7 +180,7 @@ class PinnedTools:
         return f"riglm holds {tool} of {server} back: it {what}. To approve: riglm tools approve {server} {tool}"
 
     def review_page(
-        self, link: UpstreamLink, tools_version: int, asked: Message, answer: Message
+        self, link: UpstreamLink, tools_version: int, answer: Message, *, is_first: bool
     ) -> tuple[Message, bytes]:
         """Compare one page of a server's `tools/list`; return the page with what clients may see of it, and its result.
 
@@ -193,7 +193,6 @@ class PinnedTools:
             self._last_results[link.spec.name] = answer.result, result
         if link.spec.name not in self._servers:
             return answer, result
-        is_first = "cursor" not in jsonrpc.members(asked.params or b"{}")
         page = _Page(link.spec.name, result, None, is_first, self._clock())
         known = self._find_known(page)
         if known is not None:

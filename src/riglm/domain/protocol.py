@@ -15,6 +15,13 @@ META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 
+OWN_ENVELOPE: Final = {
+    META_VERSION: MODERN_VERSIONS[-1],
+    META_CLIENT: {"name": "riglm", "version": "1"},
+    META_CAPABILITIES: {},
+}
+"""The envelope of requests that riglm sends for no client."""
+
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 

@@ -98,6 +98,17 @@ def mistakable_keys(keys: Iterable[str], read: Collection[str]) -> list[str]:
     return [key for key in keys if key not in read and key.casefold() in read]
 
 
+def with_name(message: Message, path: tuple[str, ...], raw: Raw, name: str) -> Message:
+    """Return a request with another name at `path` in its params, in place of the raw one; all the rest is kept."""
+    given, old, new = read(message), b'"name":' + bytes(raw), b'"name":' + jsonrpc.encode(name)
+    inner = (bytes(given.arguments), bytes(given.meta))
+    names = message.line.count(b'"name"') - sum(part.count(b'"name"') for part in inner)
+    if names == 1 and message.line.count(old) == 1 and not any(old in part for part in inner):
+        params = Raw(bytes(message.params).replace(old, new))
+        return Message(message.line.replace(old, new), message.id, message.method, params)
+    return message.replace(params=jsonrpc.with_member(message.params, path, jsonrpc.encode(name)))
+
+
 TRACE_PARENT: Final = "traceparent"
 TRACE_STATE: Final = "tracestate"
 _TRACE_FIELDS: Final = (TRACE_PARENT, TRACE_STATE)

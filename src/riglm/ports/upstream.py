@@ -1,7 +1,6 @@
 """The servers behind riglm, as the inside sees them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from riglm.domain import jsonrpc
@@ -11,68 +10,40 @@ from riglm.domain.session import ProtocolEra
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 
 
-@dataclass(frozen=True, slots=True)
-class EventPosition:
-    """The position of a message in an event stream, with which a client can resume the stream."""
+class UpstreamRequest(Protocol):
+    """One request on its way to a server.
 
-    id: bytes | None
-    retry_ms: int | None = None
-
-
-class OutboundRequest(Protocol):
-    """One request of a client on its way: what it asked, and where the answer goes.
-
-    Exactly one of `replied`, `failed` and `interrupted` ends it; what comes later is ignored.
+    Exactly one of `replied` and `failed` ends it; what comes later is ignored.
     """
 
     message: Message
     headers: Mapping[bytes, bytes]
     """The client's `Mcp-*` headers by lower-case name; empty on other transports."""
-    resumable: bool
-    """Whether the client can take up a broken event stream by itself."""
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        """A notification or request of the server that belongs to this request."""
+    def related(self, message: Message) -> None:
+        """Pass on a notification or request of the server that belongs to this request."""
 
-    def primed(self, event: EventPosition) -> None:
-        """The server named a place in its event stream without a message; said only where there are such streams."""
-        return
+    def paused(self, retry_ms: int) -> None:
+        """The server closed the stream before its reply, which riglm asks for again after this time."""
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        """The answer; `status` is the HTTP status it came with."""
+    def replied(self, message: Message, status: int = 200) -> None:
+        """Take the reply; `status` is the HTTP status that it came with."""
 
-    def failed(self, kind: ErrorKind, words: str) -> None:
-        """No answer will come."""
-
-    def interrupted(self) -> None:
-        """The server closed the stream before the answer; only said when `resumable`."""
-        return
-
-
-class ResumedStreamHandler(Protocol):
-    """Takes the rest of a stream that the client lost."""
-
-    def continued(self, message: Message, event: EventPosition | None = None) -> None:
-        """The next message, which may be the answer to the request that the stream belongs to."""
-
-    def primed(self, event: EventPosition) -> None:
-        """A place in the stream without a message."""
-
-    def ended(self) -> None:
-        """The stream ended, or could not be had."""
+    def failed(self, kind: ErrorKind, reason: str) -> None:
+        """No reply will come."""
 
 
 class ServerMessageHandler(Protocol):
     """Handler for server messages that belong to no client request, such as list-changed notifications."""
 
-    def unsolicited(self, link: "UpstreamLink", message: Message, event: EventPosition | None = None) -> None:
+    def unsolicited(self, link: "UpstreamLink", message: Message) -> None:
         """A notification or request of the server that belongs to no request."""
 
 
 class NullServerMessageHandler(ServerMessageHandler):
     """Answers requests of a server in place of a client where there is none, and ignores notifications."""
 
-    def unsolicited(self, link: "UpstreamLink", message: Message, event: EventPosition | None = None) -> None:
+    def unsolicited(self, link: "UpstreamLink", message: Message) -> None:
         """Answer a ping with an empty result and any other request with an error."""
         if message.is_request:
             link.send(jsonrpc.answer_without_client(message))
@@ -87,46 +58,21 @@ class UpstreamLink(Protocol):
     spec: UpstreamSpec
 
     @property
-    def resumable(self) -> bool:
-        """Whether the server may name places in its event streams, at which `resume` takes them up."""
-        return False
-
-    @property
     def tools_version(self) -> int:
         """Number of times that the server's tools may have changed: it was restarted, or announced a change."""
         return 0
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: UpstreamRequest) -> None:
         """Forward a request; the answer comes through `reply`."""
 
     def send(self, message: Message) -> None:
         """Forward a notification, or a response to a request of the server."""
 
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         """The client gave a request up; `notice` is its `notifications/cancelled`, if it sent one."""
 
     def listen(self, *, listening: bool) -> None:
         """Set whether server messages are delivered from now on; a link without streams always delivers them."""
-        return
-
-    def resume(self, last_event_id: bytes, stream: "ResumedStreamHandler") -> None:
-        """Ask for the rest of a stream that broke off after the given event; a link without streams has none."""
-        stream.ended()
-
-    @property
-    def ticket(self) -> bytes:
-        """What names the session that the server gave, for another process to go on with it; empty if there is none."""
-        return b""
-
-    def adopt(self, ticket: bytes, handshake: Message, state_requests: Sequence[Message]) -> bool:
-        """Go on with a session that the server gave to another process, by that one's ticket; whether that is possible.
-
-        `handshake` is the client's, `state_requests` are its log level and subscriptions, for a server that lost them.
-        """
-        return False
-
-    def detach(self) -> None:
-        """Leave the server's session to other processes: closing the link does not end it."""
         return
 
     async def close(self) -> None:

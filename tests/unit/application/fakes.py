@@ -2,8 +2,8 @@
 
 import asyncio
 
-from riglm.application.forwarding.catalogs import CatalogCache, KnownCatalogs
-from riglm.application.forwarding.services import RequestServices
+from riglm.application.proxy.catalogs import StoredCatalogs
+from riglm.application.proxy.parts import ProxyParts
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
@@ -15,8 +15,14 @@ from riglm.domain.tool import StoredToolCatalog
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import SessionClosed
 from riglm.ports.downstream import NO_HEADERS, ClientChannel, ClientResponseSink
-from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink, UpstreamPort
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort, UpstreamRequest
 from tests.waiting import WAIT_SECONDS
+
+
+async def settle():
+    """Let everything happen that needs no more than the event loop."""
+    for _ in range(30):
+        await asyncio.sleep(0)
 
 
 class Clock:
@@ -78,15 +84,10 @@ class World:
             monotonic=self.clock,
             clock=self.clock,
         )
-        known_catalogs = KnownCatalogs(self.hasher, self.records.put, clock=self.clock)
-        known_catalogs.load((), lambda _: catalogs)
-        self.services = RequestServices(
-            tracking=self.tracking,
-            sessions=self.sessions,
-            catalogs=CatalogCache(),
-            known_catalogs=known_catalogs,
-            grace=grace,
-            longest_list=longest_list,
+        stored = StoredCatalogs(self.hasher, self.records.put, clock=self.clock)
+        stored.load((), lambda _: catalogs)
+        self.parts = ProxyParts(
+            tracking=self.tracking, sessions=self.sessions, catalogs=stored, grace=grace, longest_list=longest_list
         )
 
 
@@ -128,17 +129,11 @@ class Sink(Watched, ClientResponseSink):
         (answer,) = await self.until(lambda: self.answers)
         return answer
 
-    def related(self, message, event=None):
-        self._add("related", message.line, event)
+    def related(self, message):
+        self._add("related", message.line)
 
-    def primed(self, event):
-        self._add("primed", event)
-
-    def replied(self, message, status=200, event=None):
-        self._add("replied", message.line, status, event)
-
-    def interrupted(self):
-        self._add("interrupted")
+    def replied(self, message, status=200):
+        self._add("replied", message.line, status)
 
     def _add(self, *what):
         self.got.append(what)
@@ -153,7 +148,7 @@ class Channel(Watched, ClientChannel):
         self.told = []
         self.is_open = True
 
-    def push(self, message, event=None):
+    def push(self, message):
         if self.is_open:
             self.told.append(message.line)
         self.changed()
@@ -229,9 +224,6 @@ class Link(Watched, UpstreamLink):
     def listen(self, *, listening):
         self.listening.append(listening)
 
-    def resume(self, last_event_id, stream):
-        stream.ended()
-
     async def close(self):
         self.closed += 1
 
@@ -294,24 +286,23 @@ class Server(UpstreamPort):
         self.closed += 1
 
 
-class Client(OutboundRequest, ServerMessageHandler):
+class Client(UpstreamRequest, ServerMessageHandler):
     """Keeps what one request got, and what came of the upstream's own accord."""
 
     headers = NO_HEADERS
-    resumable = False
 
     def __init__(self, message=None):
         self.message = message
         self.got = []
         self.outcome = None
 
-    def related(self, message, event=None):
-        self.got.append((message.line, event) if event else message.line)
+    def related(self, message):
+        self.got.append(message.line)
 
-    def primed(self, event):
-        self.got.append(event)
+    def paused(self, retry_ms):
+        self.got.append(retry_ms)
 
-    def replied(self, message, status=200, event=None):
+    def replied(self, message, status=200):
         assert self.outcome is None
         assert status == 200
         self.outcome = message.line
@@ -320,10 +311,7 @@ class Client(OutboundRequest, ServerMessageHandler):
         assert self.outcome is None
         self.outcome = (kind, words)
 
-    def interrupted(self):
-        self.got.append("interrupted")
-
-    def unsolicited(self, link, message, event=None):
+    def unsolicited(self, link, message):
         self.got.append(message.line)
 
 

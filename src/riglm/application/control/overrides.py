@@ -10,7 +10,7 @@ from uuid import UUID
 
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.application.control.sessions import create_unknown_session, cut_page, parse_cursor
-from riglm.application.forwarding.services import RequestServices
+from riglm.application.proxy.parts import ProxyParts
 from riglm.application.tool_lists.list_writer import NAMES
 from riglm.application.worker import Worker
 from riglm.domain.audit import AuditEvent
@@ -49,7 +49,7 @@ async def put_override(proxy: RunningProxy, wanted: OverrideCreate) -> Override:
             )
     if isinstance(wanted, SessionOverrideCreate):
         session_id = wanted.key
-        is_live = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id)) is not None
+        is_live = await proxy.loop.look(lambda: proxy.parts.sessions.known(session_id)) is not None
         if not is_live and await proxy.store.ask(lambda store: store.find_session(session_id)) is None:
             raise create_unknown_session(session_id)
     ends = [wanted.expires_at, None if wanted.expires_in is None else min(now + wanted.expires_in, float(LATEST))]
@@ -125,7 +125,7 @@ _log: Final = logging.getLogger("riglm.gateway")
 async def update_gateway(
     update: Callable[[Sequence[ToolSwitch], AbstractSet[UUID]], bool],
     upstream: UpstreamPort,
-    services: RequestServices,
+    parts: ProxyParts,
     overrides: Callable[[], Sequence[Override] | None],
     worker: Worker,
     interval_seconds: float,
@@ -140,7 +140,7 @@ async def update_gateway(
     while True:
         found = overrides()
         if found is not None:
-            switches, in_force = _switches(server, services, found), {each.id for each in found}
+            switches, in_force = _switches(server, parts, found), {each.id for each in found}
             try:
                 is_changed = await worker.run(lambda: update(switches, in_force))  # noqa: B023
             except Exception as error:  # noqa: BLE001  # fails open
@@ -158,13 +158,13 @@ async def update_gateway(
         await asyncio.sleep(pause)
 
 
-def _switches(server: str, services: RequestServices, overrides: Sequence[Override]) -> Sequence[ToolSwitch]:
+def _switches(server: str, parts: ProxyParts, overrides: Sequence[Override]) -> Sequence[ToolSwitch]:
     """Return what the overrides mean for the known tools of a gateway."""
     found = []
     for name, of_tool in by_tool(each for each in overrides if each.scope is OverrideScope.ALL).items():
         decisive = find_decisive(of_tool)
-        owner, tool = services.owners.of(name)
+        owner, tool = parts.owners.of(name)
         if decisive is not None and owner == server:
-            is_active, definition = decisive.kind is OverrideKind.INCLUDE, services.definition(name)
+            is_active, definition = decisive.kind is OverrideKind.INCLUDE, parts.definition(name)
             found.append(ToolSwitch(override_id=decisive.id, tool=tool, is_active=is_active, definition=definition))
     return found

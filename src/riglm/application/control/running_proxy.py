@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 from riglm.application.control.configuration import LiveConfiguration
 from riglm.application.filtering.active_rules import Overrides
 from riglm.application.filtering.filtering_service import FilteringService
-from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.prediction_service import PredictionService
+from riglm.application.proxy.parts import ProxyParts
 from riglm.application.reports.figures import Observations, read_figures
 from riglm.application.tracking.recorder import Recorder
 from riglm.application.worker import Worker
@@ -228,13 +228,13 @@ CHANGE_SECONDS: Final = 30.0
 class RunningProxy:
     """A proxy on the event loop on which this is created, for functions that run on the control API's loop.
 
-    `loop` is that of the proxy: `services`, `filtering`, `prediction`, `overrides`, `configuration` and `upstreams` are
+    `loop` is that of the proxy: `parts`, `filtering`, `prediction`, `overrides`, `configuration` and `upstreams` are
     used there only. `store` answers what takes no time, `queries` what has to count. `open_store` creates a store that
     is not open yet, `open_archive` one that keeps records for longer than `retention_days`. `started_at` is in seconds
     since the epoch.
     """
 
-    services: RequestServices
+    parts: ProxyParts
     filtering: FilteringService
     prediction: PredictionService
     overrides: Overrides
@@ -280,9 +280,5 @@ class RunningProxy:
 
     def live_tools(self) -> Mapping[str, str]:
         """Return the server of each tool that is listed now, by the name that clients use; called on the loop."""
-        owners = self.services.owners
-        return (
-            dict.fromkeys(self.services.catalogs.of(owners.only).names, owners.only)
-            if owners.only
-            else owners.servers()
-        )
+        owners = self.parts.owners
+        return dict.fromkeys(self.parts.listed.of(owners.only).names, owners.only) if owners.only else owners.servers()

@@ -56,7 +56,7 @@ async def list_sessions(
         NotFoundError: the cursor leads nowhere.
     """
     key = parse_cursor(cursor, _read_session_key) if cursor is not None else None
-    here = {each.id: each for each in await proxy.loop.look(proxy.services.sessions.live)}
+    here = {each.id: each for each in await proxy.loop.look(proxy.parts.sessions.live)}
     stored = await proxy.store.ask(lambda store: store.list_sessions(limit + 1, active_only=active_only, before=key))
     found = {each.session.id: _to_session_entry(each.session, each, here) for each in stored}
     for session in here.values():
@@ -71,7 +71,7 @@ async def get_session(proxy: RunningProxy, session_id: UUID) -> models.SessionDe
     Raises:
         NotFoundError: there is no such session.
     """
-    session = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id))
+    session = await proxy.loop.look(lambda: proxy.parts.sessions.known(session_id))
     summary, calls, shown = await proxy.store.ask(
         lambda store: (
             store.find_session(session_id),
@@ -131,7 +131,7 @@ async def get_prediction(proxy: RunningProxy, session_id: UUID) -> models.Sessio
         NotFoundError: there is no such session.
     """
     filtering = proxy.filtering
-    live = await proxy.loop.look(lambda: proxy.services.sessions.known(session_id))
+    live = await proxy.loop.look(lambda: proxy.parts.sessions.known(session_id))
     found = (live, None, ()) if live else await proxy.store.ask(lambda store: _find_recorded(store, session_id))
     session, calls, tools = found
 

@@ -76,8 +76,8 @@ async def get_embedder(proxy: RunningProxy) -> Mapping[str, Any]:
 
 
 def _list_upstreams(proxy: RunningProxy) -> list[models.UpstreamEntry]:
-    healths, owners = {each.name: each for each in proxy.upstreams()}, proxy.services.owners
-    counts = proxy.services.catalogs.counts() if owners.only else Counter(owners.servers().values())
+    healths, owners = {each.name: each for each in proxy.upstreams()}, proxy.parts.owners
+    counts = proxy.parts.listed.counts() if owners.only else Counter(owners.servers().values())
     found = []
     for spec in proxy.specs:
         health = healths.get(spec.name, UpstreamHealth(name=spec.name))
@@ -268,7 +268,7 @@ async def get_tool(proxy: RunningProxy, name: str, *, since: float = 0.0) -> mod
     series = await get_series(
         proxy, since=None if begin is None else max(0.0, begin - _LEAD_SECONDS), sessions_since=since, tool=name
     )
-    raw = await proxy.loop.look(lambda: proxy.services.definition(name))
+    raw = await proxy.loop.look(lambda: proxy.parts.definition(name))
     return models.ToolDetail(
         **dict(entry),
         description=jsonrpc.text(jsonrpc.members(raw).get("description")) if raw else None,
@@ -314,7 +314,7 @@ async def approve_tool(proxy: RunningProxy, approval: models.ToolApproval) -> mo
         return store.list_tool_pins()
 
     pins = await proxy.store.ask(approve)
-    await proxy.loop.look(lambda: proxy.services.pins.read(pins))
+    await proxy.loop.look(lambda: proxy.parts.pins.read(pins))
     proxy.record_audit(AuditEvent.TOOL_APPROVED, {"upstream": server, "tool": tool, "digest": approval.digest})
     return models.ToolChangeEntry.model_validate(approved)
 

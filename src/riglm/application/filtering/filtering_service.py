@@ -19,9 +19,8 @@ from riglm.domain.jsonrpc import Raw
 from riglm.domain.list_plan import SURE, UNSURE, Prices
 from riglm.domain.policy import Override, ToolVisibility
 from riglm.domain.prediction import ToolSearchResult
-from riglm.domain.request_params import RequestParams
 from riglm.domain.schemas.filtering import FilteringSettings
-from riglm.domain.session import ProtocolEra, Session
+from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_state import MAX_SESSIONS, ClientToolList, SessionState, SessionStates
 from riglm.domain.tool import PermittedTools, ToolCatalog, named
 
@@ -149,6 +148,11 @@ class FilteringService:
         surface = self.surface(session)
         varies = surface is Surface.DYNAMIC or (session.era is ProtocolEra.MODERN and surface is not Surface.FULL)
         return varies and not self._rules_of(session).is_shadow
+
+    def announces_to(self, era: ProtocolEra, transport: Transport, client: ClientInfo) -> bool:
+        """Whether lists may change for a client that has no session yet."""
+        method = IdentificationMethod.ADDRESS
+        return self.announces(Session(started_at=0.0, era=era, transport=transport, method=method, client=client))
 
     def when_foreshadowed(self, listener: Callable[[Session, ListSelection], None]) -> None:
         """Register a callback for list changes that are not announced in shadow mode."""
@@ -289,30 +293,26 @@ class FilteringService:
         state.has = self._client_list(session, names, selection.meta_tools)
         return selection
 
-    def start_call(
-        self, session: Session, tool: str, given: RequestParams, known: bool
-    ) -> tuple[DiscoveryMethod, Callable[[ErrorKind | None], None]]:
-        """Return how a client found the tool that it calls, and a callback for the end of the call.
+    def discovery(self, session: Session, tool: str, *, known: bool) -> DiscoveryMethod:
+        """Return how a client found the tool that it calls.
 
-        The last list of the session counts; without one, `known` is True if the upstream listed the tool. A suggested
+        The last list of the session counts; without one, `known` is True if the server listed the tool. A suggested
         tool counts as listed, because the client did not have to search for it.
         """
-        found = DiscoveryMethod.LISTED if known else DiscoveryMethod.NAMED
         with self._at_calls:
-            state = self.state(session)
+            state = self._states.of(session)
             is_listed = known if state.shown is None else tool in self.listed(session)
-            if is_listed or tool in state.suggested:
-                found = DiscoveryMethod.LISTED
-            else:
-                found = DiscoveryMethod.SEARCHED if tool in state.searched else DiscoveryMethod.NAMED
+            if not is_listed and tool not in state.suggested:
+                return DiscoveryMethod.SEARCHED if tool in state.searched else DiscoveryMethod.NAMED
+            return DiscoveryMethod.LISTED
+        return DiscoveryMethod.LISTED if known else DiscoveryMethod.NAMED
 
-        def on_end(kind: ErrorKind | None) -> None:
-            if kind not in _NOT_RUN:
-                with self._at_calls:
-                    key = self.turn_key(given.meta) if given.meta else ""
-                    self.called(session, tool, found, key, success=kind is None)
-
-        return found, on_end
+    def end_call(
+        self, session: Session, tool: str, found: DiscoveryMethod, meta: Raw | bytes = b"", *, success: bool
+    ) -> None:
+        """Note a call that ran; `meta` is its raw `_meta`."""
+        with self._at_calls:
+            self.called(session, tool, found, self.turn_key(meta) if meta else "", success=success)
 
     def called(
         self, session: Session, tool: str, found: DiscoveryMethod, turn_key: str = "", *, success: bool = True

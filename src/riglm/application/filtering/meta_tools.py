@@ -73,6 +73,8 @@ class MetaTools:
         self._voice = voice
         self._voice_names = tuple(names)
         self._called_voice = () if voice is None else self._voice_names[:1]
+        self.names: Final = frozenset((*names, SET_CONTEXT, SEARCH, CALL_TOOL, MARK_TOOL, INDEX_STATUS))
+        """All names that calls of meta-tools may have."""
         self._runs: Final[Mapping[str, Callable[[Session, dict[str, Raw]], Awaitable[MetaToolResult]]]] = {
             SET_CONTEXT: self._set_context,
             SEARCH: self._search,
@@ -80,6 +82,11 @@ class MetaTools:
             MARK_TOOL: self._mark_tool,
             INDEX_STATUS: self._index_status,
         }
+
+    @property
+    def voice_name(self) -> str:
+        """The name that the inner voice is listed as."""
+        return self._voice_names[0]
 
     def owns(self, session: Session, name: str) -> bool:
         """Whether a call of this name in a session is for riglm itself."""
@@ -107,7 +114,7 @@ class MetaTools:
         return name not in self._called_voice
 
     def is_confidential(self, name: str) -> bool:
-        """Whether what a tool is asked is nowhere kept as it is."""
+        """Whether the arguments of calls of this name must not be recorded."""
         return name in self._voice_names
 
     async def run(self, session: Session, name: str, arguments: bytes) -> MetaToolResult:
@@ -290,3 +297,8 @@ class MetaTools:
 def _worth_naming(hits: Sequence[ToolMatch], known: Collection[str]) -> list[str]:
     """Return the known tools among the matches: the best match, and others that are likely enough."""
     return [hit.name for hit in hits if hit.name in known and (hit is hits[0] or hit.probability >= _WORTH_NAMING)]
+
+
+def create_meta_tools(filtering: FilteringService, voice: KnowledgeTool | None, alias: str | None) -> MetaTools:
+    """Return the meta-tools; `voice` is listed as `alias`, by default as `inner_voice.retrieve`."""
+    return MetaTools(filtering, voice, (INNER_VOICE,) if alias in (None, INNER_VOICE) else (alias, INNER_VOICE))

@@ -8,13 +8,12 @@ from typing import Any, Final, Generic, TypeVar
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.filtering.filtering_service import FilteringService
-from riglm.application.forwarding.services import RequestServices
 from riglm.application.prediction.prediction_service import PredictionService
+from riglm.application.proxy.parts import ProxyParts
 from riglm.application.selector.offer import OfferedTools
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain.exposure import SEARCH_SURFACE, Surface
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.request_params import RequestParams
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_state import MAX_QUERY_LENGTH
 from riglm.domain.tool import PermittedTools, ToolCatalog
@@ -112,7 +111,6 @@ class SearchResult(Generic[T]):
         return iter(self.found)
 
 
-_NOTHING_GIVEN: Final = RequestParams()
 _IMPATIENT_SECONDS: Final = 2.0
 _NOT_AT_HAND: Final = "not all inputs were available in time"
 _NOBODY: Final = Session(
@@ -128,21 +126,16 @@ class SelectingService:
     """
 
     def __init__(
-        self,
-        filtering: FilteringService,
-        prediction: PredictionService,
-        services: RequestServices,
-        *,
-        timeout_seconds: float,
+        self, filtering: FilteringService, prediction: PredictionService, parts: ProxyParts, *, timeout_seconds: float
     ) -> None:
         """It waits at most `timeout_seconds` seconds, and not for long again after that was too little.
 
         Sessions that end are forgotten by the filter from now on.
         """
-        services.tracking.on_closed(filtering.forget)
+        parts.tracking.on_closed(filtering.forget)
         self._filtering = filtering
         self._prediction = prediction
-        self._services = services
+        self._parts = parts
         self._timeout_seconds = timeout_seconds
         self._seconds = timeout_seconds
         self._explaining = FailingOpen(_log, "a selection could not be explained: it is the same without reasons, and")
@@ -150,18 +143,18 @@ class SelectingService:
     def begin(self, client: ClientInfo, key: str, user: str) -> Session:
         """Begin a session, or with a key go on with the one that has it."""
         caller = Caller(transport=Transport.LIBRARY, principal=user, handle=key)
-        return self._services.sessions.of_connection(caller, client, "")
+        return self._parts.sessions.of_connection(caller, client, "")
 
     def expect(self, catalog: ToolCatalog, owners: Mapping[str, tuple[str, str]]) -> None:
         """Begin to load what a choice among these tools needs, if there is a choice."""
-        self._services.owners.note(owners)
+        self._parts.owners.note(owners)
         self._filtering.know(_NOBODY, catalog)
         self._filtering.forget(_NOBODY)
         self._prediction.begin()
 
     def end(self, session: Session) -> None:
         """Release a session; one with a key can be continued for a while."""
-        self._services.sessions.closed(session)
+        self._parts.sessions.closed(session)
 
     async def select(self, session: Session, offer: OfferedTools[T], context: str) -> Selection[T]:
         """Return the tools for a session now; an empty context leaves the last one in force."""
@@ -175,7 +168,7 @@ class SelectingService:
         elif is_choice:
             self._filtering.follow_calls(session)
         shown = self._filtering.compose(session, offer.catalog)
-        self._services.tracking.exposed(session, shown)
+        self._parts.tracking.exposed(session, shown)
         told = None
         with self._explaining:
             told = self._filtering.explain(session).to_prediction()
@@ -225,26 +218,25 @@ class SelectingService:
     def _note_search(self, session: Session, query: str, view: PermittedTools, names: tuple[str, ...]) -> None:
         self._filtering.state(session).found(query[:MAX_QUERY_LENGTH], names)
         tokens, mode = view.tokens_of(frozenset(names)), self._filtering.rules.mode
-        self._services.tracking.exposed(
+        self._parts.tracking.exposed(
             session, ListSelection(names, reason="asked for", mode=mode, surface=SEARCH_SURFACE, tokens_shown=tokens)
         )
 
     def used(self, session: Session, tool: str, *, failed: bool, seconds: float) -> None:
         """A session used a tool, which took `seconds` and ended just now."""
-        found, ended = self._filtering.start_call(session, tool, _NOTHING_GIVEN, known=True)
-        kind = ErrorKind.TOOL if failed else None
-        self._services.tracking.called(
+        found = self._filtering.discovery(session, tool, known=True)
+        self._parts.tracking.called(
             session,
             tool=tool,
-            upstream=self._services.owners.of(tool)[0],
+            upstream=self._parts.owners.of(tool)[0],
             arguments=None,
             sequence_number=session.next_sequence_number(),
             started=time.time() - seconds,
             duration_ms=seconds * 1000.0,
-            error_kind=kind,
+            error_kind=ErrorKind.TOOL if failed else None,
             found=found,
         )
-        ended(kind)
+        self._filtering.end_call(session, tool, found, success=not failed)
         self._prediction.catch_up()
 
     def mark(self, session: Session, tool: str, *, relevant: bool) -> None:
@@ -261,7 +253,7 @@ class SelectingService:
         self, session: Session, catalog: ToolCatalog, owners: Mapping[str, tuple[str, str]]
     ) -> tuple[bool, bool]:
         """Store the tools of a session. Returns whether there is a choice, and whether all inputs are available."""
-        self._services.owners.note(owners)
+        self._parts.owners.note(owners)
         self._filtering.know(session, catalog)
         await self._filtering.prepare(session, catalog)
         if not self._filtering.hides(session):

@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple, Self
 
-from riglm.application.connections.bridge import BridgeLink, find_bridge, link_for
-from riglm.application.connections.single_server_modern import EraProbe
-from riglm.application.forwarding.riglm_requests import Asking
 from riglm.application.owners import server_info
+from riglm.application.proxy.bridge import BridgeLink, find_bridge
+from riglm.application.proxy.catalogs import join_pages
+from riglm.application.proxy.era_negotiation import EraProbe
+from riglm.application.proxy.request import ask, list_pages
 from riglm.application.setup.tool_checks import check_tools
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.client_setup import ENTRY
@@ -28,7 +29,7 @@ from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import ProtocolEra
 from riglm.domain.tool import ToolCatalog, read_catalog
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES, UpstreamSpec
-from riglm.ports.upstream import NullServerMessageHandler, UpstreamPort
+from riglm.ports.upstream import NullServerMessageHandler, UpstreamLink, UpstreamPort
 
 _MAX_LINES: Final = 10
 _ERA_SECONDS: Final = 5.0
@@ -87,7 +88,7 @@ async def probe_server(
             found = await _probe(upstream)
         if not found.failure and not found.is_modern:
             found = replace(found, output=take_output(spec.name))
-            return replace(found, is_modern=await _speaks_modern(upstream))
+            return replace(found, is_modern=await _is_modern(upstream))
     except TimeoutError:
         found = ServerProbe(spec=spec, failure=f"did not give its list of tools within {seconds:g} s")
         if spec.command and PurePath(spec.command[0]).stem in _LAUNCHERS:
@@ -98,14 +99,15 @@ async def probe_server(
 
 
 async def _probe(upstream: UpstreamPort) -> ServerProbe:
-    asking, started = Asking(), time.monotonic()
-    link = link_for(upstream, _NO_CLIENT)
+    started = time.monotonic()
+    is_bridged = upstream.supports(ProtocolEra.HANDSHAKE) is False
+    link: UpstreamLink = BridgeLink(upstream, _NO_CLIENT) if is_bridged else upstream.connect(_NO_CLIENT)
     version = protocol.HANDSHAKE_VERSIONS[-1]
     params = jsonrpc.encode({"protocolVersion": version, "capabilities": {}, "clientInfo": server_info()})
-    answer = await asking.ask(link, "initialize", params)
-    if answer.error and (bridge := await _bridge(upstream, answer)) is not None:
-        link = bridge
-        answer = await asking.ask(link, "initialize", params)
+    answer, _ = await ask(link, "initialize", params, partial(_NO_CLIENT.unsolicited, link))
+    if answer.error and not is_bridged and (bridge := await find_bridge(upstream, _NO_CLIENT, answer)) is not None:
+        link, is_bridged = bridge, True
+        answer, _ = await ask(link, "initialize", params, partial(_NO_CLIENT.unsolicited, link))
     if not answer.result:
         return ServerProbe(spec=upstream.spec, failure=_words(answer))
     greeting = jsonrpc.members(answer.result)
@@ -113,13 +115,13 @@ async def _probe(upstream: UpstreamPort) -> ServerProbe:
     has_tools = "tools" in jsonrpc.members(greeting.get("capabilities", b"{}"))
     catalog = ToolCatalog()
     if has_tools:
-        entries, last = await asking.pages(link, "tools/list", "tools", b"{}")
+        pages, last = await list_pages(link, "tools/list", b"{}", partial(_NO_CLIENT.unsolicited, link))
         if not last.result:
             return ServerProbe(spec=upstream.spec, failure=f"has no list of tools: {_words(last)}")
-        catalog = read_catalog(b'{"tools":[%b]}' % b",".join(map(bytes, entries)))
+        catalog = join_pages([read_catalog(bytes(page.result)) for page in pages])
     took = time.monotonic() - started
     await link.close()
-    is_bridged, info = isinstance(link, BridgeLink), jsonrpc.members(greeting.get("serverInfo", b"{}"))
+    info = jsonrpc.members(greeting.get("serverInfo", b"{}"))
     return ServerProbe(
         spec=upstream.spec,
         server=" ".join(filter(None, (jsonrpc.text(info.get("name")), jsonrpc.text(info.get("version"))))),
@@ -131,21 +133,13 @@ async def _probe(upstream: UpstreamPort) -> ServerProbe:
     )
 
 
-async def _bridge(upstream: UpstreamPort, refusal: Message) -> BridgeLink | None:
-    found: asyncio.Future[BridgeLink | None] = asyncio.get_running_loop().create_future()
-    find_bridge(upstream, _NO_CLIENT, refusal, lambda bridge: None if found.done() else found.set_result(bridge))
-    return await found
-
-
-async def _speaks_modern(upstream: UpstreamPort) -> bool | None:
+async def _is_modern(upstream: UpstreamPort) -> bool | None:
     known = upstream.supports(ProtocolEra.MODERN)
     if known is not None:
         return known
-    found: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
-    probe = EraProbe(upstream, upstream.stateless(_NO_CLIENT), silence_tells=False)
-    probe.ask(lambda modern: None if found.done() else found.set_result(modern))
     with contextlib.suppress(TimeoutError):
-        return await asyncio.wait_for(found, _ERA_SECONDS)
+        async with asyncio.timeout(_ERA_SECONDS):
+            return await EraProbe(upstream, upstream.stateless(_NO_CLIENT), silence_counts=False).ask()
     return None
 
 

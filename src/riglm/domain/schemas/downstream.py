@@ -90,6 +90,8 @@ class DownstreamSettings(SettingsModel):
     """Seconds without a message before a session is closed."""
     max_sessions: int = Field(default=10_000, ge=1)
     """Maximum number of open sessions."""
+    process: str = Field(default="", pattern=r"^[A-Za-z0-9_-]{0,32}$")
+    """Start of the ids of MCP sessions, by which a load balancer finds the process; a random one if empty."""
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:

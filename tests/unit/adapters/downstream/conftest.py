@@ -67,9 +67,9 @@ async def start() -> AsyncIterator[Started]:
     """Starts fronts."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def begin(*, resumable: bool = False, limits: Any = None, **downstream: Any) -> Front:
+        async def begin(*, limits: Any = None, **downstream: Any) -> Front:
             given = {"downstream": downstream, "limits": limits or {}}
-            front = Front(Inside(resumable=resumable), Settings.model_validate(given))
+            front = Front(Inside(), Settings.model_validate(given))
             stack.push_async_callback(front.close)
             return front
 

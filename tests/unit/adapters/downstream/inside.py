@@ -3,19 +3,10 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from riglm.application.connections.single_server import DualEraRouter
-from riglm.domain import jsonrpc
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message
 from riglm.domain.request_params import RequestEnvelope, cancelled_id
-from riglm.ports.downstream import (
-    NO_HEADERS,
-    Caller,
-    ClientChannel,
-    ClientResponseSink,
-    DualEraConnection,
-    InFlightRequest,
-)
-from riglm.ports.upstream import EventPosition, ResumedStreamHandler
+from riglm.ports.downstream import NO_HEADERS, Caller, ClientChannel, ClientResponseSink, InFlightRequest
 
 PROGRESS = jsonrpc.notification("notifications/progress", b'{"progress":1}')
 
@@ -23,17 +14,27 @@ PROGRESS = jsonrpc.notification("notifications/progress", b'{"progress":1}')
 class Asked(InFlightRequest):
     """A request on its way; a test answers it when it likes."""
 
-    def __init__(self, message: Message, sink: ClientResponseSink) -> None:
+    def __init__(self, script: "Script", message: Message, sink: ClientResponseSink) -> None:
+        self.script = script
         self.message = message
         self.sink = sink
         self.done = False
 
-    def say(self, message: Message = PROGRESS, event: EventPosition | None = None) -> None:
-        self.sink.related(message, event)
+    def say(self, message: Message = PROGRESS) -> None:
+        self.sink.related(message)
 
-    def answer(self, result: bytes = b"{}", event: EventPosition | None = None, status: int = 200) -> None:
+    def pause(self, retry_ms: int) -> None:
+        self.sink.paused(retry_ms)
+
+    def answer(self, result: bytes = b"{}", status: int = 200) -> None:
         self.done = True
-        self.sink.replied(jsonrpc.result(self.message.id or b"0", result), status, event)
+        self.sink.replied(jsonrpc.result(self.message.id or b"0", result), status)
+
+    def cancel(self, notice: Message | None = None) -> None:
+        if not self.done:
+            self.done = True
+            self.script.cancelled.append(self)
+            self.script._note()
 
     def fail(self, code: int, words: str = "no", status: int = 200) -> None:
         self.done = True
@@ -57,7 +58,7 @@ class Script:
             self.told.append(message)
             self._note()
             return None
-        asked = Asked(message, sink)
+        asked = Asked(self, message, sink)
         self.asked.append(asked)
         match message.method:
             case "initialize":
@@ -105,45 +106,62 @@ class Script:
 
 
 class Talk:
-    """A conversation."""
+    """A client's connection."""
 
-    def __init__(self, inside: "Inside", caller: Caller, channel: ClientChannel) -> None:
+    def __init__(
+        self, inside: "Inside", caller: Caller, channel: ClientChannel, sink: ClientResponseSink | None
+    ) -> None:
         self.inside = inside
         self.caller = caller
         self.channel = channel
-        self.resumable = inside.resumable
+        self.sink = sink
         self.listening: list[bool] = []
-        self.resumed: list[tuple[bytes, ResumedStreamHandler]] = []
-        self.left_to_client: list[bool] = []
         self.open: dict[bytes, Asked] = {}
         self.closed = False
 
-    def received(
+    @property
+    def in_flight(self) -> list[Message]:
+        return [
+            one.message for one in self.open.values() if not one.done and one.message.method != "subscriptions/listen"
+        ]
+
+    def receive_line(self, line: bytes) -> None:
+        try:
+            message = jsonrpc.decode(line)
+        except jsonrpc.MalformedMessageError as error:
+            assert self.sink is not None
+            self.sink.replied(jsonrpc.error(error.id, error.code, str(error)))
+        else:
+            self.receive(message)
+
+    def receive(
         self,
         message: Message,
-        sink: ClientResponseSink,
+        sink: ClientResponseSink | None = None,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
-        *,
-        resumable: bool = False,
     ) -> InFlightRequest | None:
-        if message.is_request:
-            self.left_to_client.append(resumable)
         if message.method == "notifications/cancelled":
             asked = self.open.get(cancelled_id(message) or b"")
             if asked is not None:
-                asked.done = True
-                self.inside.script.cancelled.append(asked)
-        asked = self.inside.script.take(message, sink)
+                asked.cancel(message)
+        sink = sink or self.sink
+        if message.is_request and request_params.envelope(message) is not None:
+            self.inside.modern.callers.append(self.caller)
+        try:
+            asked = self.inside.script.take(message, sink)  # type: ignore[arg-type]
+        except RuntimeError:
+            if message.is_request and sink is not None:
+                words = "Internal error in riglm: its log says more"
+                sink.replied(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, words))
+            return None
         if asked is not None and message.id is not None:
             self.open[jsonrpc.id_key(message.id)] = asked
+        if message.method == "notifications/initialized" and self.sink is not None:
+            self.listen(listening=True)
         return asked
 
     def listen(self, *, listening: bool) -> None:
         self.listening.append(listening)
-        self.inside.script._note()
-
-    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
-        self.resumed.append((last_event_id, stream))
         self.inside.script._note()
 
     async def close(self) -> None:
@@ -156,14 +174,32 @@ class Talk:
 
 
 class Modern:
-    """The modern service."""
+    """What modern requests meet."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
+    def __init__(self) -> None:
         self.callers: list[Caller] = []
         self.schema: bytes | None = None
 
-    def received(
+
+class Inside:
+    """A `DownstreamPort` whose connections are scripted; what they are told is in `script`."""
+
+    def __init__(self) -> None:
+        self.script = Script()
+        self.modern = Modern()
+        self.talks: list[Talk] = []
+        self.held: list[bool] = []
+        self.closing_fails = False
+        self.on_close: Callable[[], object] = lambda: None
+
+    def hold(self, *, on: bool) -> None:
+        self.held.append(on)
+
+    def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink | None = None) -> Talk:
+        self.talks.append(Talk(self, caller, channel, sink))
+        return self.talks[-1]
+
+    def receive_modern(
         self,
         message: Message,
         envelope: RequestEnvelope,
@@ -171,45 +207,13 @@ class Modern:
         caller: Caller,
         headers: Mapping[bytes, bytes] = NO_HEADERS,
     ) -> InFlightRequest:
-        self.callers.append(caller)
+        self.modern.callers.append(caller)
         asked = self.script.take(message, sink)
         assert asked is not None
         return asked
 
-    def handle_notification(self, message: Message) -> None:
+    def notify_modern(self, message: Message, caller: Caller) -> None:
         self.script.take(message, None)  # type: ignore[arg-type]
 
-    def cancel(self, in_flight: InFlightRequest, notice: Message | None = None) -> None:
-        in_flight.done = True
-        self.script.cancelled.append(in_flight)
-        self.script._note()
-
-    def input_schema(self, tool: str) -> bytes | None:
-        return self.schema
-
-
-class Inside:
-    """A `DownstreamPort` whose conversations are scripted; what they are told is in `script`."""
-
-    def __init__(self, *, resumable: bool = False) -> None:
-        self.script = Script()
-        self.modern = Modern(self.script)
-        self.arrived = None
-        self.resumable = resumable
-        self.talks: list[Talk] = []
-        self.held: list[bool] = []
-        self.closing_fails = False
-        self.on_close: Callable[[], object] = lambda: None
-
-    def modern_for(self, caller: Caller) -> Modern:
-        return self.modern
-
-    def hold(self, *, on: bool) -> None:
-        self.held.append(on)
-
-    def converse(self, caller: Caller, channel: ClientChannel) -> Talk:
-        self.talks.append(Talk(self, caller, channel))
-        return self.talks[-1]
-
-    def connect(self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink) -> DualEraConnection:
-        return DualEraRouter(self, caller, channel, sink)
+    def input_schema(self, tool: str, caller: Caller) -> bytes | None:
+        return self.modern.schema

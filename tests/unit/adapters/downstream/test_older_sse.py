@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from riglm.domain import jsonrpc
-from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import Peer, Response, request, within
 
@@ -43,22 +41,11 @@ async def older(front: Front) -> Older:
     return Older(stream, down, up, event.data.decode())
 
 
-async def test_a_failure_inside_is_answered_on_the_stream(front: Front, caplog: pytest.LogCaptureFixture):
-    client = await older(front)
-    assert await client.post(request("boom", key=3)) == 202
-    assert (await client.heard())["error"]["code"] == jsonrpc.INTERNAL_ERROR  # type: ignore[index]
-    assert await client.post(b'{"jsonrpc":"2.0","method":"notifications/boom"}') == 202
-    assert await client.post(request("echo", key=4)) == 202
-    assert (await client.heard())["id"] == 4
-    assert [record.message for record in caplog.records] == ["a message failed inside riglm"] * 2
-
-
 async def test_what_cannot_be_told_on_this_transport_is_not(front: Front):
     client = await older(front)
     await client.post(request("hold"))
     asked = await front.script.held()
-    asked.sink.primed(EventPosition(b"p"))
-    asked.sink.interrupted()
+    asked.pause(100)
     asked.answer()
     event = await client.stream.event()
     assert (event.id, b"result" in event.data) == (None, True)

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from riglm.adapters.mcp.downstream.event_log import MAX_KEPT, EventStore
+from riglm.adapters.mcp.downstream.event_log import MAX_KEPT, EventLog
 from riglm.domain import jsonrpc
 from tests.unit.adapters.downstream.conftest import Front
 from tests.unit.adapters.downstream.peer import Peer, Response
 
 
-def log_of(front: Front, peer: Peer) -> EventStore:
+def log_of(front: Front, peer: Peer) -> EventLog:
     return front.app._sessions._open[peer.session.encode()].log
 
 

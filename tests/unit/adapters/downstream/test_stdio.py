@@ -123,17 +123,6 @@ async def test_a_request_that_nests_too_deeply_is_refused_under_its_id(connect: 
     assert (refusal["id"], refusal["error"]["code"]) == (3, -32700)
 
 
-async def test_a_failure_inside_is_answered_and_logged_once(connect: Connect, caplog: pytest.LogCaptureFixture):
-    client = await connect()
-    await client.write(
-        request("boom", key=1), b'{"jsonrpc":"2.0","method":"notifications/boom"}', request("echo", key=2)
-    )
-    failed = await client.read()
-    assert (failed["id"], failed["error"]["code"]) == (1, jsonrpc.INTERNAL_ERROR)
-    assert (await client.read())["id"] == 2
-    assert [record.message for record in caplog.records] == ["a message failed inside riglm"] * 2
-
-
 async def test_what_was_asked_before_the_end_of_input_is_answered(connect: Connect):
     client = await connect()
     await client.write(request("hold", key=1), request("hold", {"_meta": META}, key=2))

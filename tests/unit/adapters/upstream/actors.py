@@ -13,7 +13,7 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamRequest
 from tests.waiting import WAIT_SECONDS, wait_until_async
 
 PATIENCE = WAIT_SECONDS
@@ -42,40 +42,33 @@ def notification(method: str, params: object = None) -> Message:
     return jsonrpc.notification(method, b"" if params is None else jsonrpc.encode(params))
 
 
-class Answer(OutboundRequest):
+class Answer(UpstreamRequest):
     """A client's request, and how it ended; `over` is set when it did."""
 
-    def __init__(self, message: Message, headers: Mapping[bytes, bytes] | None = None, *, resumable: bool = False):
+    def __init__(self, message: Message, headers: Mapping[bytes, bytes] | None = None):
         self.message = message
         self.headers = headers or {}
-        self.resumable = resumable
         self.heard: list[Message] = []
-        self.marks: list[EventPosition | None] = []
+        self.pauses: list[int] = []
         self.message_back: Message | None = None
         self.status = 0
         self.failure: tuple[ErrorKind, str] | None = None
-        self.was_interrupted = False
         self.over = asyncio.Event()
         self.on_end: Callable[[], None] = lambda: None
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
+    def related(self, message: Message) -> None:
         assert not self.over.is_set()
         self.heard.append(message)
-        self.marks.append(event)
 
-    def primed(self, event: EventPosition) -> None:
-        self.marks.append(event)
+    def paused(self, retry_ms: int) -> None:
+        self.pauses.append(retry_ms)
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+    def replied(self, message: Message, status: int = 200) -> None:
         self.message_back, self.status = message, status
         self._end()
 
     def failed(self, kind: ErrorKind, words: str) -> None:
         self.failure = (kind, words)
-        self._end()
-
-    def interrupted(self) -> None:
-        self.was_interrupted = True
         self._end()
 
     def _end(self) -> None:
@@ -112,7 +105,7 @@ class Ears(ServerMessageHandler):
         self.heard: list[Message] = []
         self.news = asyncio.Event()
 
-    def unsolicited(self, link: UpstreamLink, message: Message, event: EventPosition | None = None) -> None:
+    def unsolicited(self, link: UpstreamLink, message: Message) -> None:
         self.heard.append(message)
         self.news.set()
 

@@ -4,7 +4,6 @@ import pytest
 
 from riglm.adapters.mcp.upstream import http_post
 from riglm.domain.invocation import ErrorKind
-from riglm.ports.upstream import EventPosition
 from tests.unit.adapters.upstream import web
 from tests.unit.adapters.upstream.actors import Ears, ask
 from tests.unit.adapters.upstream.web import (
@@ -42,7 +41,6 @@ async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(fin
         answer = ask(link, 1, "tools/call")
         assert await answer.result() == {"was": "tools/call"}
         assert [message.method for message in answer.heard] == ["notifications/progress"]
-        assert answer.marks == [EventPosition(b"1", 500), EventPosition(b"2")]
         assert answer.status == 200
         await wait_until_async(lambda: link._deliveries._kept is None)
         if finish:

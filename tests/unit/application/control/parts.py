@@ -103,7 +103,7 @@ def make_running_proxy(store, **parts):
     rules = SimpleNamespace(is_on=True, strategy="prediction")
     return RunningProxy(
         **{
-            "services": World().services,
+            "parts": World().parts,
             "filtering": SimpleNamespace(rules=rules, prices=Prices()),
             "prediction": prediction,
             "overrides": SimpleNamespace(refresh=refresh),
@@ -135,14 +135,14 @@ def running_proxy(**parts):
 def open_session(proxy, clock_at=None):
     """Return a session of a client that just connected."""
     if clock_at is not None:
-        proxy.services.sessions._clock.now = clock_at
+        proxy.parts.sessions._clock.now = clock_at
     caller = Caller(transport=Transport.STDIO)
-    return proxy.services.sessions.of_connection(caller, ClientInfo(name="code"), "2025-11-25")
+    return proxy.parts.sessions.of_connection(caller, ClientInfo(name="code"), "2025-11-25")
 
 
 def list_tools_now(proxy, **servers):
     """Have servers list these tools, each by the server's name."""
-    proxy.services.owners.note({tool: (server, tool) for tool, server in servers.items()})
+    proxy.parts.owners.note({tool: (server, tool) for tool, server in servers.items()})
 
 
 class LoopThread:

@@ -1,5 +1,7 @@
 """Changed tools: listed with their difference, and approved by the digest that people looked at."""
 
+from dataclasses import replace
+
 import pytest
 
 from riglm.application.control.statistics import approve_tool, list_tool_changes
@@ -20,11 +22,10 @@ async def proxy():
     """A proxy whose server changed one of two tools."""
     digests = [definition_digest(Raw(each)) for each in (OLD, NEW)]
     changed = a_tool_pin(digest=digests[0], definition=OLD, seen_digest=digests[1], seen=NEW)
-    services = World().services
-    services.known_catalogs.pins = PinnedTools({"files": "hold"})
-    services.pins.read([changed])
-    services.pins.review("files", [Raw(NEW)])
-    with running_proxy(services=services) as (store, proxy):
+    parts = replace(World().parts, pins=PinnedTools({"files": "hold"}))
+    parts.pins.read([changed])
+    parts.pins.review("files", [Raw(NEW)])
+    with running_proxy(parts=parts) as (store, proxy):
         store.record_many([changed, a_tool_pin(name="write")])
         yield proxy
 
@@ -33,10 +34,10 @@ async def test_an_approved_tool_may_be_called_at_once(proxy):
     [found] = (await list_tool_changes(proxy)).items
     assert (found.server, found.tool) == ("files", "read")
     assert '+  "description": "Reads all.",' in found.diff
-    assert proxy.services.pins.refusal("files", "read")
+    assert proxy.parts.pins.refusal("files", "read")
     approved = await approve_tool(proxy, ToolApproval(server="files", tool="read", digest=found.digest))
     assert approved.change is None
-    assert proxy.services.pins.refusal("files", "read") is None
+    assert proxy.parts.pins.refusal("files", "read") is None
     assert (await list_tool_changes(proxy)).items == []
 
 

@@ -1,73 +1,19 @@
-"""What processes keep of connections and sessions: as it was, and nothing that only looks so."""
+"""What processes keep of sessions: as it was, and nothing that only looks so."""
 
-import json
-from uuid import UUID
 
 import msgspec
 import pytest
 
-from riglm.application.session_sharing import session_record, shared_connections
+from riglm.application.session_sharing import session_record
 from riglm.application.session_sharing.session_record import merged, recorded
-from riglm.application.session_sharing.shared_connections import MAX_PROBLEMS, ConnectionRecord
-from riglm.domain import jsonrpc
 from riglm.domain.list_plan import ListPlan
 from riglm.domain.prediction import Context
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from riglm.domain.session_state import MAX_CALLS, MAX_USED, SessionState
 
-HELLO = jsonrpc.request(b"1", "initialize", b'{"protocolVersion":"2025-11-25"}')
-LEVEL = jsonrpc.request(b"2", "logging/setLevel", b'{"level":"debug"}')
-
-
-def subscribe(uri, method="resources/subscribe"):
-    return jsonrpc.request(b"3", method, b'{"uri":%b}' % jsonrpc.encode(uri))
-
-
-@pytest.fixture
-def record():
-    return ConnectionRecord(
-        owner="p", session=UUID(int=1), handshake=HELLO.line.decode(), tickets={"up": b"x: \xff\r\n"}
-    )
-
-
-def test_the_last_word_on_each_subject_counts(record):
-    louder = LEVEL.replace(params=b'{"level":"error"}')
-    state_requests = (
-        record.noted(LEVEL).noted(subscribe("a")).noted(louder).noted(subscribe("a", "resources/unsubscribe"))
-    )
-    assert list(state_requests.state_requests.values()) == [louder.line.decode()]
-    assert record.noted(jsonrpc.request(b"4", "tools/call")) is record
-
-
-def test_a_client_that_tells_without_end_is_not_kept_without_end(record):
-    for number in range(MAX_PROBLEMS + 5):
-        record = record.noted(subscribe(str(number)))
-    assert len(record.state_requests) == MAX_PROBLEMS
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"handshake": "no message"},
-        {"handshake": LEVEL.line.decode()},
-        {"state_requests": {"": HELLO.line.decode()}},
-        {"state_requests": {"": '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"rm"}}'}},
-        {"state_requests": {"": '{"jsonrpc":"2.0","id":1,"result":{}}'}},
-        {"state_requests": [1]},
-        {"session": "no uuid"},
-        {"tickets": {"up": 1}},
-        {"tickets": {"up": "no base64!"}},
-        {"owner": None},
-    ],
-)
-def test_a_connection_that_no_riglm_wrote_is_ignored(record, change):
-    fields = {**json.loads(record.encoded()), **change}
-    assert shared_connections.decoded(json.dumps(fields).encode()) is None
-
 
 @pytest.mark.parametrize("plain", [b"", b"null", b"[]", b"{}", b"\xff", b"[" * 100_000])
 def test_what_is_no_record_at_all_is_ignored(plain):
-    assert shared_connections.decoded(plain) is None
     assert session_record.decoded(plain) is None
 
 

@@ -5,17 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.application.connections.single_server import SingleServerConnection
-from riglm.application.forwarding.services import RequestServices
 from riglm.application.session_sharing.session_sharing_service import build_sharing
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.domain import jsonrpc, request_params
-from riglm.domain.errors import SessionEndedError, StateUnavailableError
+from riglm.domain.errors import StateUnavailableError
 from riglm.domain.session import Session, Transport
 from riglm.domain.session_state import SessionStates
-from riglm.ports.downstream import ENDED, LISTENING, Caller, NewsListener
+from riglm.ports.downstream import Caller
 from tests.stores.session_state import InMemorySessionState
-from tests.unit.application.fakes import Channel, Server, Sink, World, asks, opened
+from tests.unit.application.fakes import World, asks
 from tests.waiting import WAIT_SECONDS
 
 GAP, IDLE = 1800.0, 900.0
@@ -67,8 +65,8 @@ class Flaky(InMemorySessionState):
             raise StateUnavailableError("away")
 
 
-class Process(World, NewsListener):
-    """One riglm, as far as sharing is concerned; `news` is what it heard of its connections."""
+class Process(World):
+    """One riglm, as far as sharing is concerned."""
 
     def __init__(self, state, *, filtered=True, key=KEY):
         super().__init__()
@@ -76,63 +74,37 @@ class Process(World, NewsListener):
         self.sessions = SessionRegistry(
             self.tracking, self.hasher, evidence, shared=True, monotonic=self.clock, clock=self.clock
         )
-        services = self.services
-        self.services = RequestServices(tracking=self.tracking, sessions=self.sessions, catalogs=services.catalogs)
         self.states = SessionStates()
         self.contexts = []
-        self.news = []
-        answers = {"initialize": opened(), "logging/setLevel": b"{}", "resources/subscribe": b"{}"}
-        self.server = Server("up", answers, modern=False)
 
-        async def said(session, state, text):
+        async def set_context(session, state, text):
             self.contexts.append(text)
 
-        filtering = SimpleNamespace(state=self.states.of, predicting=SimpleNamespace(set_context=said))
+        filtering = SimpleNamespace(state=self.states.of, predicting=SimpleNamespace(set_context=set_context))
         self.sharing = build_sharing(
             state, key, self.sessions, self.tracking, filtering if filtered else None, link_seconds=IDLE, idle_gap=GAP
         )
-        self.sharing.listen(self)
-
-    def heard(self, session_id, news):
-        self.news.append((session_id, news))
-
-    def conversation(self, caller=ANNA):
-        return SingleServerConnection(self.services, self.server, caller, Channel())
+        self.handshakes = self.sharing.handshakes
 
     async def opens(self, session_id=b"id", caller=ANNA):
         """A client shakes hands here."""
-        conversation = self.conversation(caller)
-        await self.sharing.opening(caller)
-        conversation.received(HELLO, Sink())
-        await self.sharing.opened(session_id, caller, HELLO, conversation)
-        return conversation
+        await self.handshakes.keep(session_id, caller, HELLO)
 
-    async def takes_over(self, session_id=b"id", caller=ANNA):
-        """The client's next request comes in here."""
-        handoff = await self.sharing.find(session_id, caller)
-        if handoff is None:
-            return None
-        conversation = self.conversation(caller)
-        return conversation if await self.sharing.resume(session_id, handoff, conversation) else None
-
-    async def asked(self, conversation, message, session_id=b"id", caller=ANNA, do=id):
-        """One request in the handshake era; `do` happens in the session of the connection meanwhile."""
-        part = await self.sharing.arrives(session_id, message, caller, conversation)
-        conversation.received(message, Sink())
-        do(conversation.session)
-        if part is not None:
-            await part(OK)
+    async def found(self, session_id=b"id", caller=ANNA):
+        """What is repeated to the servers when the client's next request comes in here."""
+        return [message.line for message in await self.handshakes.find(session_id, caller)]
 
     async def asked_modern(self, caller, do=id, meta=b"", method="tools/call"):
         """One request of the modern era; its session."""
         said = b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28"%b}' % (b"," + meta[1:-1] if meta else b"")
         message = jsonrpc.request(b"1", method, b'{"name":"t","_meta":%b}' % said)
         envelope = request_params.envelope(message)
-        part = await self.sharing.modern_arrives(message, envelope, caller)
+        place = self.sessions.place_of_request(caller, envelope.client, envelope.meta)
+        visit = self.sharing.visit(place, None, is_call=method == "tools/call")
+        await visit.begin()
         session = self.sessions.of_request(caller, envelope.client, envelope.version, envelope.meta)
         do(session)
-        if part is not None:
-            await part(OK)
+        assert await visit.end(OK) is OK
         return session
 
 
@@ -159,41 +131,48 @@ def calls(process, tool):
     return do
 
 
-async def test_a_connection_is_nobody_else_s(one, other, state):
+async def test_a_handshake_is_found_for_its_caller_alone(one, other, state):
     await one.opens()
-    assert await other.takes_over(caller=BERT) is None
-    assert await other.takes_over(session_id=b"another") is None
-    assert await Process(state, key=bytes([1]) * 32).takes_over() is None
+    assert await other.found() == [HELLO.line]
+    assert await other.found(caller=BERT) == []
+    assert await other.found(session_id=b"another") == []
+    assert await Process(state, key=bytes([1]) * 32).found() == []
+    await other.handshakes.delete(b"id")
+    assert await one.found() == []
 
 
-async def test_that_an_open_connection_ended_is_not_believed(one, other):
+async def test_what_a_client_sets_later_is_repeated_and_the_last_request_about_it_counts(one, other):
     await one.opens()
-    await other.takes_over()
-    other.sharing.notify(b"id", ENDED)
-    other.sharing.notify(b"id", LISTENING)
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not one.news:
-            await asyncio.sleep(0)
-    assert one.news == [(b"id", LISTENING)]
+    level, louder = (asks(2, "logging/setLevel", b'{"level":"%b"}' % level) for level in (b"info", b"debug"))
+    first, second = (asks(3, "resources/subscribe", b'{"uri":"%b"}' % uri) for uri in (b"a", b"b"))
+    for message in (level, first, second, louder, asks(4, "resources/unsubscribe", b'{"uri":"a"}')):
+        await one.handshakes.keep(b"id", ANNA, message)
+    await one.handshakes.keep(b"id", BERT, level)
+    await one.handshakes.keep(b"unknown", ANNA, level)
+    assert await other.found() == [HELLO.line, second.line, louder.line]
+    assert await other.found(session_id=b"unknown") == []
 
 
-async def test_a_state_that_was_emptied_is_filled_again(one, other, state):
-    conversation = await one.opens()
-    state._values.clear()
-    assert await other.takes_over() is None
-    await one.asked(conversation, asks(1, "tools/list"), do=calls(one, "a"))
-    assert await other.takes_over() is not None
+async def test_nothing_but_what_a_riglm_stores_is_repeated(one, other, state):
+    await one.opens()
+    await one.handshakes.keep(b"id", ANNA, asks(2, "tools/call", b'{"name":"rm"}'))
+    assert await other.found() == []
+
+
+async def test_a_handshake_that_is_too_long_stays_with_its_process(one, other):
+    long = jsonrpc.request(b"0", "initialize", b'{"x":"%b"}' % (b"x" * (1 << 16)))
+    await one.handshakes.keep(b"id", ANNA, long)
+    assert await other.found() == []
 
 
 async def test_while_the_state_is_away_each_goes_on_by_itself_and_the_newest_counts_then(one, other, state):
     await one.asked_modern(HANDLED, calls(one, "a"))
     await other.asked_modern(HANDLED)
     state.is_away = True
-    conversation = await one.opens()
+    await one.opens()
     session = await one.asked_modern(HANDLED, calls(one, "b"))
-    await one.asked(conversation, asks(1, "tools/list"))
-    assert await one.sharing.lives([b"id"], longer=False) == [True]
-    assert await other.takes_over() is None
+    await one.handshakes.prolong([b"id"])
+    assert await other.found() == []
     await one.sharing.sweep()
     state.is_away = False
     await one.asked_modern(HANDLED, calls(one, "c"))
@@ -219,7 +198,7 @@ async def test_hostile_values_do_no_harm(one, other, state, caplog):
     await one.asked_modern(HANDLED, calls(one, "a"))
     for key in list(state._values):
         await state.keep(key, b"r1 and then anything", GAP)
-    assert await other.takes_over() is None
+    assert await other.found() == []
     assert isinstance(await other.asked_modern(HANDLED, calls(other, "b")), Session)
     await state.notify(b"r1 news of nobody")
     assert "ignored a value of shared state" in caplog.text
@@ -246,7 +225,7 @@ async def test_a_connection_that_is_not_known_here_is_worth_a_moment_s_waiting()
     one, other = Process(state), Process(state)
     await one.opens()
     state.is_away = True
-    assert await other.takes_over() is not None
+    assert await other.found() == [HELLO.line]
 
 
 async def test_a_session_that_was_opened_while_the_state_was_away_gives_way_to_the_one_that_is_known(one, other, state):
@@ -307,36 +286,6 @@ async def test_what_was_kept_without_an_answer_and_changed_by_others_since_is_no
     assert one.states.of(session).made == 5
     there = await other.asked_modern(HANDLED, method="tools/list")
     assert remembered(other, there) == ["first", "first", "a", "b", "c"]
-
-
-async def test_what_clients_subscribe_to_at_two_processes_at_once_is_all_told_to_a_third(one, other, state):
-    here = await one.opens()
-    there = await other.takes_over()
-    for process, conversation, uri in ((one, here, b"a"), (other, there, b"b")):
-        message = asks(2, "resources/subscribe", b'{"uri":"%b"}' % uri)
-        process.before_response = await process.sharing.arrives(b"id", message, ANNA, conversation)
-        conversation.received(message, Sink())
-    await one.before_response(OK)
-    await other.before_response(OK)
-    third = Process(state)
-    assert await third.takes_over() is not None
-    assert [bytes(asked.message.params) for asked in third.server.link.of("resources/subscribe")] == [
-        b'{"uri":"a"}',
-        b'{"uri":"b"}',
-    ]
-    await one.asked(here, asks(3, "tools/list"))
-    assert len(one.server.link.of("resources/subscribe")) == 2, "the server of the other process is told as well"
-
-
-async def test_a_connection_that_ended_meanwhile_is_not_opened_again_by_what_was_under_way(one, other):
-    here = await one.opens()
-    await other.takes_over()
-    message = asks(2, "resources/subscribe", b'{"uri":"a"}')
-    part = await one.sharing.arrives(b"id", message, ANNA, here)
-    await other.sharing.ended(b"id")
-    await part(OK)
-    with pytest.raises(SessionEndedError):
-        await one.sharing.arrives(b"id", asks(3, "tools/list"), ANNA, here)
 
 
 async def test_an_older_state_than_the_one_that_is_known_counts_no_more(one, other, state):

@@ -31,7 +31,7 @@ def answer(entries):
 
 def listed(pins, link, entries):
     """The tools that a client gets of a page with these."""
-    page, result = pins.review_page(link, link.tools_version, ASKED, answer(entries))
+    page, result = pins.review_page(link, link.tools_version, answer(entries), is_first=True)
     assert result == bytes(page.result)
     return jsonrpc.elements(jsonrpc.members(page.result)["tools"])
 
@@ -124,7 +124,7 @@ async def test_an_approval_during_a_comparison_is_kept(link):
 @pytest.mark.parametrize("raw", [b"{}", b'{"tools":7}', b"[]"])
 async def test_an_answer_without_tools_compares_nothing(link, raw):
     made = Recorded("hold")
-    page, _ = made.pins.review_page(link, 1, ASKED, jsonrpc.result(b"1", raw))
+    page, _ = made.pins.review_page(link, 1, jsonrpc.result(b"1", raw), is_first=True)
     assert bytes(page.result) == raw or raw == b'{"tools":7}'
     assert made.pins.refusal("far", "tool1", link)
 

@@ -10,8 +10,7 @@ from riglm.adapters.mcp.downstream.http_request import McpHttpRequest
 from riglm.adapters.mcp.wire.event_stream import encode_event
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import BeforeResponse, ClientResponseSink, ForwardingSink
-from riglm.ports.upstream import EventPosition, ResumedStreamHandler
+from riglm.ports.downstream import ClientResponseSink
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
@@ -29,7 +28,7 @@ PING: Final = b": ping\n\n"
 """What a stream says when there is nothing to say."""
 
 
-class Events(ResumedStreamHandler):
+class Events:
     """A stream of events; what the client does not read in time is kept up to a limit."""
 
     def __init__(self, limit: int, cut: Callable[[], None] = lambda: None) -> None:
@@ -64,13 +63,8 @@ class Events(ResumedStreamHandler):
         self._size += len(data)
         self._notify()
 
-    def continued(self, message: Message, event: EventPosition | None = None) -> None:
-        self.put(encode_message(message, event))
-
-    def primed(self, event: EventPosition) -> None:
-        self.put(encode_event(b"", id=event.id, retry_ms=event.retry_ms))
-
     def ended(self) -> None:
+        """End the stream once all that waits is sent."""
         self._ended = True
         self._notify()
 
@@ -97,13 +91,6 @@ class Events(ResumedStreamHandler):
     def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
-
-
-def encode_message(message: Message, event: EventPosition | None = None) -> bytes:
-    """A message as an event."""
-    if event is None:
-        return encode_event(message.line)
-    return encode_event(message.line, id=event.id, retry_ms=event.retry_ms)
 
 
 STATUS_OF: Final[Mapping[int, int]] = {
@@ -156,6 +143,10 @@ class HttpResponse(ClientResponseSink):
         """Send the answer."""
 
     @abstractmethod
+    def interrupted(self) -> None:
+        """End without a response: the client left, or cancelled the request."""
+
+    @abstractmethod
     def ping(self, now: float) -> None:
         """Say something if nothing was said for a while."""
 
@@ -179,15 +170,12 @@ class JsonOrSseResponse(HttpResponse):
         self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._born = time.monotonic()
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self._stream().continued(message, event)
+    def related(self, message: Message) -> None:
+        self._stream().put(encode_event(message.line))
 
-    def primed(self, event: EventPosition) -> None:
-        self._stream().primed(event)
-
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+    def replied(self, message: Message, status: int = 200) -> None:
         if self._events is not None:
-            self._events.continued(message, event)
+            self._events.put(encode_event(message.line))
             self._events.ended()
         elif self._reply is None:
             self._reply = message
@@ -223,27 +211,3 @@ class JsonOrSseResponse(HttpResponse):
     def _notify(self) -> None:
         if not self._wake.done():
             self._wake.set_result(None)
-
-
-_waiting: Final[set["asyncio.Task[None]"]] = set()
-
-
-class DelayedResponseSink(ForwardingSink):
-    """Holds the answer to one request back until `before_response` is through, which is bounded and does not raise."""
-
-    __slots__ = ("_parting",)
-
-    def __init__(self, sink: ClientResponseSink, before_response: BeforeResponse) -> None:
-        super().__init__(sink)
-        self._parting = before_response
-
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        task = asyncio.get_running_loop().create_task(self._part(message, status, event))
-        _waiting.add(task)
-        task.add_done_callback(_waiting.discard)
-
-    async def _part(self, message: Message, status: int, event: EventPosition | None) -> None:
-        try:
-            await self._parting(message)
-        finally:
-            self._sink.replied(message, status, event)

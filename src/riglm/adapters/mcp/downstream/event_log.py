@@ -1,45 +1,56 @@
-"""Resumable streams in front of servers that have none: riglm names the places, and keeps what may be asked for again.
+"""Resumable streams: riglm gives events ids, and keeps what a client may ask for again after its stream broke.
 
-A client of a revision that knows how to take up a lost stream gets every answer as an event stream that begins with a
-priming event. What is said while the request is under way is kept, and so is an answer that did not reach its client,
-up to a limit for each session. A stream that was delivered whole leaves nothing behind.
+What is sent before the response of a request is kept, and so is a response that did not reach its client, and what the
+stream for server messages carried, up to a limit for each session. A stream that was delivered whole leaves nothing
+behind. Clients of a revision that allows it get a priming event first, from which they can resume at once.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.downstream.answer import STREAM_HEADERS, Events, Extra, HttpResponse, Send, no_extra, send_whole
+from riglm.adapters.mcp.downstream.answer import (
+    PING,
+    QUIET_SECONDS,
+    STREAM_HEADERS,
+    Events,
+    Extra,
+    HttpResponse,
+    Send,
+    no_extra,
+    send_json,
+    send_whole,
+)
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.wire.event_stream import encode_event
 from riglm.domain.jsonrpc import Message
-from riglm.ports.upstream import EventPosition
 
 MAX_KEPT: Final = 1 << 20
 """Maximum bytes of events kept for a session; the oldest are removed first."""
 
 RETRY_MS: Final = 1000
-"""How long a client should wait before it takes up a stream."""
+"""Milliseconds after which a client should resume a stream."""
 
 SOON: Final = 0.05
 """Seconds within which a response is sent in one piece with its priming event."""
 
 ONE_PIECE: Final = 1 << 16
-"""A longer answer is kept until it was delivered, since its connection may break in the middle."""
+"""A longer response is kept until it was delivered, since its connection may break in the middle."""
 
 _MAX_PLACE_LENGTH: Final = 9
 
 
-class EventStore:
-    """The events of one session's streams that can be replayed."""
+class EventLog:
+    """The streams of one session whose events can be sent again."""
 
     __slots__ = ("_kept", "_last", "_limit", "_size")
 
     def __init__(self, limit: int = MAX_KEPT) -> None:
         """An empty log of at most `limit` bytes."""
         self._limit = limit
-        self._kept: dict[bytes, ResumableSseResponse] = {}
+        self._kept: dict[bytes, LoggedStream] = {}
         self._last = 0
         self._size = 0
 
@@ -51,120 +62,162 @@ class EventStore:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def answer(self, buffer: int, cut: Callable[[], None]) -> "ResumableSseResponse":
-        """A new stream; `buffer` bounds what waits for its client, `cut` breaks the connection of one over it."""
+    def create(self, *, carries_server_messages: bool = False) -> "LoggedStream":
+        """Return a new stream, which is kept from its first event on."""
         self._last += 1
-        return ResumableSseResponse(self, b"%d" % self._last, buffer, cut)
+        return LoggedStream(self, b"%d" % self._last, carries_server_messages=carries_server_messages)
 
-    def find(self, event_id: bytes) -> "tuple[ResumableSseResponse, int] | None":
+    def find(self, event_id: bytes) -> "tuple[LoggedStream, int] | None":
         """Return the stream of this event and its place there; None if its successors are no longer kept."""
         number, _, place = event_id.partition(b"-")
-        answer = self._kept.get(number)
-        if answer is None or not place.isdigit() or len(place) > _MAX_PLACE_LENGTH:
+        stream = self._kept.get(number)
+        if stream is None or not place.isdigit() or len(place) > _MAX_PLACE_LENGTH:
             return None
-        return (answer, int(place)) if answer.has_more(int(place)) else None
+        return (stream, int(place)) if stream.has_more(int(place)) else None
 
-    def keep(self, answer: "ResumableSseResponse") -> None:
-        """Keep what a stream says from now on."""
-        self._kept[answer.number] = answer
-
-    def grew(self, size: int) -> None:
-        """Count bytes that were added to a stream that is kept; remove old events if there are too many."""
+    def keep(self, stream: "LoggedStream", size: int) -> None:
+        """Keep a stream to which bytes were added; remove old events if there are too many."""
+        self._kept[stream.number] = stream
         self._size += size
-        for answer in list(self._kept.values()) if self._size > self._limit else ():
-            while self._size > self._limit and answer.events:
-                self._size -= len(answer.events.popleft()[1])
-            if answer.done and not answer.events:
-                del self._kept[answer.number]
+        for each in list(self._kept.values()) if self._size > self._limit else ():
+            while self._size > self._limit and each.events:
+                self._size -= len(each.events.popleft()[1])
+            if each.is_complete and not each.events:
+                del self._kept[each.number]
 
-    def drop(self, answer: "ResumableSseResponse") -> None:
+    def drop(self, stream: "LoggedStream") -> None:
         """Forget a stream."""
-        if self._kept.pop(answer.number, None) is not None:
-            self._size -= sum(len(data) for _, data in answer.events)
-            answer.events.clear()
+        if self._kept.pop(stream.number, None) is not None:
+            self._size -= sum(len(data) for _, data in stream.events)
+            stream.events.clear()
 
 
-class ResumableSseResponse(HttpResponse):
-    """The answer to one POST, as a stream that can be taken up.
+class LoggedStream:
+    """A stream whose events are kept, each with its place. `is_complete` is True if none will be added."""
 
-    `events` are those still kept, each with its place; `done` is True if the response is among them, or will never
-    come.
-    """
+    __slots__ = ("_log", "_place", "carries_server_messages", "events", "is_complete", "number", "reader")
 
-    __slots__ = (
-        "_begun",
-        "_buffer",
-        "_cut",
-        "_log",
-        "_place",
-        "_reader",
-        "_reply",
-        "_settled",
-        "done",
-        "events",
-        "number",
-    )
-
-    def __init__(self, log: EventStore, number: bytes, buffer: int, cut: Callable[[], None]) -> None:
+    def __init__(self, log: EventLog, number: bytes, *, carries_server_messages: bool) -> None:
         self.number = number
-        self.done = False
+        self.carries_server_messages = carries_server_messages
+        self.is_complete = False
         self.events: deque[tuple[int, bytes]] = deque()
+        self.reader: Events | None = None
+        """What the client reads at the moment."""
         self._log = log
-        self._buffer = buffer
-        self._cut = cut
         self._place = 0
-        self._reader: Events | None = None
-        self._reply: Message | None = None
-        loop = asyncio.get_running_loop()
-        self._begun: asyncio.Future[None] = loop.create_future()
-        self._settled: asyncio.Future[None] | None = None
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        if not self.done:
-            self._say(message)
+    @property
+    def primer(self) -> bytes:
+        """An event without a message, from which a client can resume."""
+        return encode_event(b"", id=b"%b-%d" % (self.number, self._place), retry_ms=RETRY_MS)
 
-    def primed(self, event: EventPosition) -> None:
-        """The server names no places that mean anything to the client."""
+    def add(self, message: Message) -> None:
+        """Add a message, which its reader gets."""
+        data = self.next_event(message)
+        self.events.append((self._place, data))
+        if self.reader is not None:
+            self.reader.put(data)
+        self._log.keep(self, len(data))
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        if self.done:
-            return
-        self.done = True
-        if self._reader is None:
-            self._reply = message
-            self._begin()
-        else:
-            self._say(message)
-        self._settle()
+    def next_event(self, message: Message) -> bytes:
+        """Return a message as the next event, which is not kept."""
+        self._place += 1
+        return encode_event(message.line, id=b"%b-%d" % (self.number, self._place))
 
-    def interrupted(self) -> None:
-        if not self.done:
-            self.done = True
-            self._stream()
-            self._settle()
-            self._log.drop(self)
+    def open(self, reader: Events) -> None:
+        """Let a client read the stream from here on, and keep it."""
+        self.reader = reader
+        self._log.keep(self, 0)
 
-    def ping(self, now: float) -> None:
-        if self._reader is not None:
-            self._reader.ping(now)
+    def complete(self) -> None:
+        """Nothing will be added any more."""
+        self.is_complete = True
+        if self.reader is not None:
+            self.reader.ended()
 
     def has_more(self, place: int) -> bool:
         """Whether anything after this place is kept or still to come."""
-        return not self.done or (bool(self.events) and self.events[-1][0] > place)
+        return not self.is_complete or (bool(self.events) and self.events[-1][0] > place)
 
-    def resume(self, place: int, events: Events) -> None:
-        """Go on in another stream, after the given place; the client has given up the one before."""
-        if self._reader is not None:
-            self._reader.ended()
-        self._reader = events
-        events.put(b"".join([data for number, data in self.events if number > place]))
-        if self.done:
-            events.ended()
+    def resume(self, place: int, reader: Events) -> None:
+        """Send a reader what comes after a place; the client has given up the reader before."""
+        if self.reader is not None:
+            self.reader.ended()
+        self.reader = reader
+        reader.put(b"".join([data for number, data in self.events if number > place]))
+        if self.is_complete:
+            reader.ended()
 
-    def delivered(self, events: Events, *, left: bool) -> None:
-        """A stream of it came to its end, because the client `left` or there is no more."""
-        if self.done and not left and self._reader is events:
-            self._log.drop(self)
+    def pause(self, retry_ms: int) -> None:
+        """End the stream for now: its client resumes it after this time."""
+        if self.reader is not None and not self.is_complete:
+            self.reader.put(encode_event(b"", id=b"%b-%d" % (self.number, self._place), retry_ms=retry_ms))
+            self.reader.ended()
+
+    def leave(self, reader: Events, *, is_disconnected: bool) -> None:
+        """A reader came to its end; a stream that was delivered whole is forgotten."""
+        if self.is_complete and not is_disconnected and self.reader is reader:
+            self.drop()
+
+    def drop(self) -> None:
+        """Forget all events."""
+        self._log.drop(self)
+
+
+class ResumableSseResponse(HttpResponse):
+    """The response to one POST, as a stream that can be resumed.
+
+    Without `is_primed` it is JSON when nothing precedes the response: the client knows no priming events.
+    """
+
+    __slots__ = ("_begun", "_born", "_buffer", "_cut", "_is_primed", "_reply", "_settled", "_status", "_stream")
+
+    def __init__(self, log: EventLog, buffer: int, cut: Callable[[], None], *, is_primed: bool) -> None:
+        """`buffer` bounds what waits for the client in bytes, `cut` breaks the connection of one over it."""
+        self._stream = log.create()
+        self._buffer = buffer
+        self._cut = cut
+        self._is_primed = is_primed
+        self._reply: Message | None = None
+        self._status = 200
+        self._born = time.monotonic()
+        loop = asyncio.get_running_loop()
+        self._begun: asyncio.Future[None] = loop.create_future()
+        self._settled: asyncio.Future[None] = loop.create_future()
+
+    def related(self, message: Message) -> None:
+        if not self._stream.is_complete:
+            self._open()
+            self._stream.add(message)
+
+    def paused(self, retry_ms: int) -> None:
+        if self._is_primed or self._stream.reader is not None:
+            self._open()
+            self._stream.pause(retry_ms)
+
+    def replied(self, message: Message, status: int = 200) -> None:
+        if self._stream.is_complete:
+            return
+        self._stream.is_complete = True
+        if self._stream.reader is None:
+            self._reply, self._status = message, status
+            self._begin()
+        else:
+            self._stream.add(message)
+        self._settle()
+
+    def interrupted(self) -> None:
+        if not self._stream.is_complete:
+            self._open()
+            self._settle()
+            self._stream.drop()
+
+    def ping(self, now: float) -> None:
+        if self._stream.reader is not None:
+            self._stream.reader.ping(now)
+        elif not self._begun.done() and now - self._born >= QUIET_SECONDS:
+            self._open().put(PING)
 
     async def run(self, request: McpHttpRequest, send: Send, extra: Extra = no_extra) -> None:
         if not self._begun.done():
@@ -173,60 +226,44 @@ class ResumableSseResponse(HttpResponse):
                 await self._begun
             finally:
                 timer.cancel()
-        if self._reader is None and self._reply is not None:
-            if len(self._reply.line) <= ONE_PIECE:
-                whole = _primer(self.number) + self._event(self._reply, 1)
-                await send_whole(send, 200, whole, (*STREAM_HEADERS, *extra(self._reply)))
-                return
-            self._say(self._reply)
-            self._stream().ended()
-        await self._deliver(request, send, extra)
-
-    async def _deliver(self, request: McpHttpRequest, send: Send, extra: Extra) -> None:
-        events = self._stream()
-        with DisconnectWatcher(request, events.ended) as watch:
-            await events.run(send, extra(self._reply))
-            left = watch.is_disconnected
-        if not self.done:
-            self._settled = asyncio.get_running_loop().create_future()
-            await self._settled
-        else:
-            self.delivered(events, left=left)
+        reply, stream = self._reply, self._stream
+        if reply is not None and not self._is_primed:
+            await send_json(send, self._status, reply.line, extra(reply))
+            return
+        if reply is not None and len(reply.line) <= ONE_PIECE:
+            primer = stream.primer
+            await send_whole(send, 200, primer + stream.next_event(reply), (*STREAM_HEADERS, *extra(reply)))
+            return
+        reader = self._open()
+        if reply is not None:
+            stream.add(reply)
+            reader.ended()
+        with DisconnectWatcher(request, reader.ended) as watch:
+            await reader.run(send, extra(reply))
+            is_disconnected = watch.is_disconnected
+        await self._settled
+        stream.leave(reader, is_disconnected=is_disconnected)
 
     def _prime(self) -> None:
-        """Begin the stream, unless the reply came while this was due: it goes out in one piece then."""
-        if not self._begun.done():
-            self._stream()
+        """Open the stream, unless the reply came while this was due: it goes out in one piece then."""
+        if self._is_primed and not self._begun.done():
+            self._open()
 
-    def _stream(self) -> Events:
-        if self._reader is None:
-            self._reader = Events(self._buffer, self._cut)
-            self._reader.put(_primer(self.number))
-            self._log.keep(self)
+    def _open(self) -> Events:
+        reader = self._stream.reader
+        if reader is None:
+            reader = Events(self._buffer, self._cut)
+            if self._is_primed:
+                reader.put(self._stream.primer)
+            self._stream.open(reader)
             self._begin()
-        return self._reader
-
-    def _say(self, message: Message) -> None:
-        reader = self._stream()
-        self._place += 1
-        data = self._event(message, self._place)
-        self.events.append((self._place, data))
-        reader.put(data)
-        self._log.grew(len(data))
-
-    def _event(self, message: Message, place: int) -> bytes:
-        return encode_event(message.line, id=b"%b-%d" % (self.number, place))
+        return reader
 
     def _begin(self) -> None:
         if not self._begun.done():
             self._begun.set_result(None)
 
     def _settle(self) -> None:
-        if self._reader is not None:
-            self._reader.ended()
-        if self._settled is not None and not self._settled.done():
+        self._stream.complete()
+        if not self._settled.done():
             self._settled.set_result(None)
-
-
-def _primer(number: bytes) -> bytes:
-    return encode_event(b"", id=b"%b-0" % number, retry_ms=RETRY_MS)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,7 +15,7 @@ from riglm.adapters.mcp.downstream.http_handshake import HandshakeEndpoint
 from riglm.adapters.mcp.downstream.http_modern import ModernEndpoint
 from riglm.adapters.mcp.downstream.http_request import BodyError, ClientDisconnectedError, McpHttpRequest, Receive
 from riglm.adapters.mcp.downstream.http_server import WELL_KNOWN, Identity, Rejection, RequestGuard, UvicornServer
-from riglm.adapters.mcp.downstream.http_sessions import HttpSessions, SharedHttpSessions
+from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
 from riglm.adapters.mcp.wire.decoding import decode_any
 from riglm.domain import jsonrpc, protocol, request_params
@@ -23,7 +24,7 @@ from riglm.domain.errors import ConfigurationError
 from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
-from riglm.ports.downstream import DownstreamPort, SessionSharing
+from riglm.ports.downstream import DownstreamPort, StoredHandshakes
 
 _log = logging.getLogger("riglm.downstream")
 _SWEEP_SECONDS: Final = 5.0
@@ -45,18 +46,17 @@ class HttpDownstream:
         self,
         proxy: DownstreamPort,
         settings: Settings,
-        sharing: SessionSharing | None = None,
+        handshakes: StoredHandshakes | None = None,
         filtering: Callable[[], FilteringSettings] | None = None,
         access: AccessRules | None = None,
     ) -> None:
-        """Serves what `settings.downstream` asks for; with `sharing` as one of several processes.
+        """Serves what `settings.downstream` asks for; with stored `handshakes` as one of several processes.
 
         `filtering` returns the current settings, if they can change. With `access`, each caller needs a rule.
         """
         downstream = settings.downstream
         self._filtering = filtering or (lambda: settings.filtering)
         self._settings = downstream
-        self._arrived = proxy.arrived
         self._limit = settings.limits.request_bytes
         self._gate = RequestGuard(
             downstream.host,
@@ -81,11 +81,11 @@ class HttpDownstream:
         self._handle_header = settings.sessions.header.lower().encode()
         buffer = settings.limits.sse_buffer
         idle, most = downstream.session_idle, downstream.max_sessions
-        shared = None if sharing is None else SharedHttpSessions(proxy, sharing, idle_seconds=idle, most=most)
-        self._sessions = HttpSessions(proxy, idle_seconds=idle, most=most) if shared is None else shared
-        self._handshake = HandshakeEndpoint(self._sessions, buffer, shared)
-        self._modern = ModernEndpoint(proxy, buffer, sharing)
-        self._sse = SseClients(proxy, buffer, self._limit)
+        process = downstream.process or secrets.token_hex(4)
+        self._sessions = HttpSessions(proxy, process, idle_seconds=idle, most=most, handshakes=handshakes)
+        self._handshake = HandshakeEndpoint(self._sessions, buffer)
+        self._modern = ModernEndpoint(proxy, buffer)
+        self._sse = SseClients(proxy, process, buffer, self._limit)
         by_transport = {"http": [downstream.path], "sse": [SSE_PATH], "both": [downstream.path, SSE_PATH]}
         self._entrances = by_transport[downstream.transport]
         """The paths at which clients begin."""
@@ -225,8 +225,6 @@ class HttpDownstream:
             await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
             return
         body = await request.body(self._limit)
-        if self._arrived is not None:
-            self._arrived()
         message = await decode_any(body)
         if isinstance(message, MalformedMessageError):
             await send_json(send, 400, jsonrpc.error(message.id, message.code, str(message)).line)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from riglm.adapters.mcp.downstream.answer import (
-    DelayedResponseSink,
     Events,
     Extra,
     Header,
@@ -16,45 +15,28 @@ from riglm.adapters.mcp.downstream.answer import (
     send_error,
     send_status,
 )
+from riglm.adapters.mcp.downstream.event_log import ResumableSseResponse
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
-from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions, SharedHttpSessions
-from riglm.domain import jsonrpc, protocol, request_params
-from riglm.domain.errors import SessionEndedError
+from riglm.adapters.mcp.downstream.http_sessions import HttpSession, HttpSessions
+from riglm.domain import jsonrpc, request_params
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import BeforeResponse, ClientResponseSink
-from riglm.ports.upstream import EventPosition
 
 _ALLOWED: Final = ((b"allow", b"GET, POST, DELETE"),)
-_RESUMING: Final = frozenset(one.encode() for one in protocol.HANDSHAKE_VERSIONS if one >= "2025-11-25")
-
-
-class _NullResponseSink(ClientResponseSink):
-    """Notifications and responses have no answer."""
-
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        """Do nothing."""
-
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        """Do nothing."""
-
-
-_NOBODY: Final = _NullResponseSink()
+_FIRST_RESUMABLE: Final = b"2025-03-26"
+_FIRST_PRIMED: Final = b"2025-11-25"
+_STATE_REQUESTS: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
 class HandshakeEndpoint:
     """Opens sessions, and takes what clients send and ask within them."""
 
-    def __init__(self, sessions: HttpSessions, buffer: int, shared: SharedHttpSessions | None) -> None:
-        """`buffer` bounds what waits for a client that does not read, in bytes.
-
-        `shared` are the sessions once more, if other processes know of them.
-        """
+    def __init__(self, sessions: HttpSessions, buffer: int) -> None:
+        """`buffer` bounds what waits for a client that does not read, in bytes."""
         self._sessions = sessions
-        self._shared = shared
         self._buffer = buffer
-        self._visibility: set[Events] = set()
+        self._server_streams: set[Events] = set()
         self.answers: dict[HttpResponse | Events, Message | None] = {}
-        """What is being sent, with the request if no other process can answer it."""
+        """What is being sent, with the request that it responds to."""
 
     async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         """Answer one POST."""
@@ -64,19 +46,12 @@ class HandshakeEndpoint:
         session = await self._session(request, send)
         if session is None:
             return
-        before_response = None
-        if self._shared is not None:
-            try:
-                before_response = await self._shared.arrives(session, message, request.caller)
-            except SessionEndedError:
-                await _refuse_session(send)
-                return
         if message.is_request:
-            await self._exchange(
-                session, message, self._new_answer(session, request), request, send, before_response=before_response
-            )
+            await self._exchange(session, message, self._new_answer(session, request), request, send)
+            if message.method in _STATE_REQUESTS:
+                await self._sessions.keep(session, message, request.caller)
             return
-        session.conversation.received(message, _NOBODY)
+        session.connection.receive(message)
         if message.method == "notifications/cancelled":
             _give_up(session, message)
         await send_status(send, 202)
@@ -86,26 +61,20 @@ class HandshakeEndpoint:
         if request.method == "GET":
             await self._listen(request, send)
         elif request.method == "DELETE":
-            session = await self._session(request, send, to_end=True)
-            if session is not None:
-                await self._sessions.end(session)
-                await send_status(send, 200)
+            await self._end(request, send)
         else:
             await send_status(send, 405, _ALLOWED)
 
     def end_streams(self) -> None:
         """End the streams that would stay open without a request."""
-        for events in self._visibility:
+        for events in self._server_streams:
             events.ended()
 
     def give_up(self) -> None:
-        """Answer what is still in flight with an error, or leave it to the process that the client turns to next."""
+        """Answer what is still in flight with an error."""
         for answer, message in list(self.answers.items()):
-            if isinstance(answer, HttpResponse):
-                if message is None:
-                    answer.interrupted()
-                else:
-                    answer.replied(jsonrpc.create_stop_error(message))
+            if isinstance(answer, HttpResponse) and message is not None:
+                answer.replied(jsonrpc.create_stop_error(message))
 
     async def _open(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         session = self._sessions.open(request.caller)
@@ -117,19 +86,27 @@ class HandshakeEndpoint:
         def extra(reply: Message | None) -> Iterable[Header]:
             return () if reply is not None and reply.error else ((b"mcp-session-id", session.id),)
 
-        before_response = None
-        if self._shared is not None:
-            before_response = await self._shared.opening(session, message, request.caller)
+        await self._sessions.keep(session, message, request.caller)  # the client may turn to another process at once
         try:
-            await self._exchange(session, message, answer, request, send, extra, before_response)
+            await self._exchange(session, message, answer, request, send, extra)
         finally:
             if not answer.accepted:
-                self._sessions.discard(session)
+                await self._sessions.end(session.id, request.caller)
+
+    async def _end(self, request: McpHttpRequest, send: Send) -> None:
+        session_id = await self._session_id(request, send)
+        if session_id is None:
+            return
+        if await self._sessions.end(session_id, request.caller):
+            await send_status(send, 200)
+        else:
+            await _refuse_session(send)
 
     def _new_answer(self, session: HttpSession, request: McpHttpRequest) -> HttpResponse:
-        if not session.conversation.resumable and request.headers.get(b"mcp-protocol-version") in _RESUMING:
-            return session.log.answer(self._buffer, request.cut)
-        return JsonOrSseResponse(self._buffer, request.cut)
+        version = request.headers.get(b"mcp-protocol-version", b"")
+        if version < _FIRST_RESUMABLE:
+            return JsonOrSseResponse(self._buffer, request.cut)
+        return ResumableSseResponse(session.log, self._buffer, request.cut, is_primed=version >= _FIRST_PRIMED)
 
     async def _exchange(
         self,
@@ -139,15 +116,12 @@ class HandshakeEndpoint:
         request: McpHttpRequest,
         send: Send,
         extra: Extra = no_extra,
-        before_response: BeforeResponse | None = None,
     ) -> None:
-        can_move = self._shared is not None and session.conversation.resumable
-        self.answers[answer] = None if can_move else message
-        sink = answer if before_response is None else DelayedResponseSink(answer, before_response)
+        self.answers[answer] = message
         entry = (answer, jsonrpc.id_key(message.id or b"null"))
         session.ask(entry)
         try:
-            session.conversation.received(message, sink, resumable=session.conversation.resumable)
+            session.connection.receive(message, answer)
             await answer.run(request, send, extra)
         finally:
             del self.answers[answer]
@@ -163,51 +137,53 @@ class HandshakeEndpoint:
         if session is None:
             return
         last_event_id = request.headers.get(b"last-event-id")
-        if last_event_id is None:
-            await self._stand(session, request, send)
-        elif session.conversation.resumable:
-            events = Events(self._buffer, request.cut)
-            session.conversation.resume(last_event_id, events)
-            await self._stand_open(session, events, request, send)
-        else:
+        if last_event_id is not None:
             await self._resume(session, last_event_id, request, send)
-
-    async def _stand(self, session: HttpSession, request: McpHttpRequest, send: Send) -> None:
-        """Give what belongs to no request a stream."""
-        if session.events is not None:
+            return
+        if session.server_stream is not None:
             await send_error(send, 409, jsonrpc.INVALID_REQUEST, "Conflict: the session has a stream open already")
             return
-        session.events = Events(self._buffer, request.cut)
-        session.conversation.listen(listening=True)
-        if self._shared is not None:
-            self._shared.listening(session)
-        try:
-            await self._stand_open(session, session.events, request, send)
-        finally:
-            session.events = None
-            if session.is_open:
-                session.conversation.listen(listening=False)
+        session.server_stream = session.log.create(carries_server_messages=True)
+        reader = Events(self._buffer, request.cut)
+        session.server_stream.reader = reader
+        await self._serve_messages(session, reader, request, send)
 
     async def _resume(self, session: HttpSession, last_event_id: bytes, request: McpHttpRequest, send: Send) -> None:
-        """Go on with an answer whose stream the client lost."""
+        """Go on with a stream that the client lost."""
         found = session.log.find(last_event_id)
         if found is None:
             words = "Bad request: nothing is kept after this event"
             await send_error(send, 400, jsonrpc.INVALID_REQUEST, words)
             return
-        answer, place = found
-        events = Events(self._buffer, request.cut)
-        answer.resume(place, events)
-        left = await self._stream(session, events, request, send)
-        answer.delivered(events, left=left)
+        stream, place = found
+        reader = Events(self._buffer, request.cut)
+        stream.resume(place, reader)
+        if stream.carries_server_messages:
+            session.server_stream = stream
+            await self._serve_messages(session, reader, request, send)
+        else:
+            is_disconnected = await self._stream(session, reader, request, send)
+            stream.leave(reader, is_disconnected=is_disconnected)
+
+    async def _serve_messages(self, session: HttpSession, reader: Events, request: McpHttpRequest, send: Send) -> None:
+        """Send the stream for server messages until the client leaves."""
+        stream = session.server_stream
+        session.connection.listen(listening=True)
+        try:
+            await self._stand_open(session, reader, request, send)
+        finally:
+            if session.server_stream is stream and (stream is None or stream.reader is reader):
+                session.server_stream = None
+                if session.is_open:
+                    session.connection.listen(listening=False)
 
     async def _stand_open(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> None:
         """Send a stream that no answer ends."""
-        self._visibility.add(events)
+        self._server_streams.add(events)
         try:
             await self._stream(session, events, request, send)
         finally:
-            self._visibility.discard(events)
+            self._server_streams.discard(events)
 
     async def _stream(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""
@@ -222,17 +198,23 @@ class HandshakeEndpoint:
             session.streams = tuple(one for one in session.streams if one is not events)
             session.last_used = time.monotonic()
 
-    async def _session(self, request: McpHttpRequest, send: Send, *, to_end: bool = False) -> HttpSession | None:
-        session_id = request.headers.get(b"mcp-session-id")
+    async def _session(self, request: McpHttpRequest, send: Send) -> HttpSession | None:
+        session_id = await self._session_id(request, send)
         if session_id is None:
-            await send_error(send, 400, jsonrpc.INVALID_REQUEST, "Bad request: missing session ID")
             return None
         session = self._sessions.find(session_id, request.caller)
-        if session is None and self._shared is not None:
-            session = await self._shared.take_over(session_id, request.caller, to_end=to_end)
+        if session is None:
+            session = await self._sessions.reopen(session_id, request.caller)
         if session is None:
             await _refuse_session(send)
         return session
+
+    @staticmethod
+    async def _session_id(request: McpHttpRequest, send: Send) -> bytes | None:
+        session_id = request.headers.get(b"mcp-session-id")
+        if session_id is None:
+            await send_error(send, 400, jsonrpc.INVALID_REQUEST, "Bad request: missing session ID")
+        return session_id
 
 
 class _Initialize(JsonOrSseResponse):
@@ -244,9 +226,9 @@ class _Initialize(JsonOrSseResponse):
         super().__init__(limit, cut)
         self.accepted = False
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+    def replied(self, message: Message, status: int = 200) -> None:
         self.accepted = not message.error
-        super().replied(message, status, event)
+        super().replied(message, status)
 
 
 async def _refuse_session(send: Send) -> None:

@@ -3,18 +3,11 @@
 from typing import Final
 
 from riglm.adapters.mcp import headers
-from riglm.adapters.mcp.downstream.answer import (
-    DelayedResponseSink,
-    JsonOrSseResponse,
-    Send,
-    send_error,
-    send_json,
-    send_status,
-)
+from riglm.adapters.mcp.downstream.answer import JsonOrSseResponse, Send, send_error, send_json, send_status
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.jsonrpc import Message
-from riglm.ports.downstream import Caller, ClientResponseSink, DownstreamPort, SessionSharing
+from riglm.ports.downstream import Caller, DownstreamPort
 
 _ROUTING: Final = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
 _LOOK_AFTER: Final = 0.05
@@ -24,10 +17,9 @@ _LOOK_AFTER: Final = 0.05
 class ModernEndpoint:
     """Checks the headers against the body, then hands a request on."""
 
-    def __init__(self, proxy: DownstreamPort, buffer: int, sharing: SessionSharing | None = None) -> None:
-        """`buffer` bounds what waits for a client that does not read, in bytes; `sharing` is for several processes."""
+    def __init__(self, proxy: DownstreamPort, buffer: int) -> None:
+        """`buffer` bounds what waits for a client that does not read, in bytes."""
         self._proxy = proxy
-        self._sharing = sharing
         self._buffer = buffer
         self._listening: set[JsonOrSseResponse] = set()
         self.answers: dict[JsonOrSseResponse, Message] = {}
@@ -70,19 +62,14 @@ class ModernEndpoint:
             await send_json(send, 400, unsupported.line)
             return
         if message.method != "notifications/cancelled":
-            self._proxy.modern_for(request.caller).handle_notification(message)
+            self._proxy.notify_modern(message, request.caller)
         await send_status(send, 202)
 
     async def _forward(
         self, message: Message, envelope: request_params.RequestEnvelope, request: McpHttpRequest, send: Send
     ) -> None:
         answer = JsonOrSseResponse(self._buffer, request.cut, errors_have_status=True)
-        sink: ClientResponseSink = answer
-        if self._sharing is not None:
-            before_response = await self._sharing.modern_arrives(message, envelope, request.caller)
-            sink = answer if before_response is None else DelayedResponseSink(answer, before_response)
-        service = self._proxy.modern_for(request.caller)
-        in_flight = service.received(message, envelope, sink, request.caller, request.mcp_headers)
+        in_flight = self._proxy.receive_modern(message, envelope, answer, request.caller, request.mcp_headers)
         self.answers[answer] = message
         if message.method == "subscriptions/listen":
             self._listening.add(answer)
@@ -92,8 +79,7 @@ class ModernEndpoint:
         finally:
             del self.answers[answer]
             self._listening.discard(answer)
-            if not in_flight.done:
-                service.cancel(in_flight)
+            in_flight.cancel()
 
     def _refusal(
         self, message: Message, envelope: request_params.RequestEnvelope | None, request: McpHttpRequest
@@ -117,7 +103,7 @@ class ModernEndpoint:
         if message.method != "tools/call":
             return ()
         tool = jsonrpc.text(request_params.read(message).name)
-        schema = self._proxy.modern_for(caller).input_schema(tool) if tool else None
+        schema = self._proxy.input_schema(tool, caller) if tool else None
         return headers.annotated(schema) if schema else ()
 
 

@@ -1,7 +1,6 @@
 """The protocol sessions of the handshake era over HTTP."""
 
 import asyncio
-import contextlib
 import functools
 import gc
 import logging
@@ -10,22 +9,22 @@ import time
 from typing import Final
 
 from riglm.adapters.mcp.downstream.answer import Events, HttpResponse
-from riglm.adapters.mcp.downstream.event_log import EventStore
+from riglm.adapters.mcp.downstream.event_log import EventLog, LoggedStream
 from riglm.domain import jsonrpc
-from riglm.domain.errors import SessionEndedError
 from riglm.domain.jsonrpc import Message
 from riglm.ports.downstream import (
-    ENDED,
-    LISTENING,
-    BeforeResponse,
     Caller,
     ClientChannel,
+    ClientConnection,
+    ClientResponseSink,
     DownstreamPort,
-    HandshakeConnection,
-    NewsListener,
-    SessionSharing,
+    StoredHandshakes,
 )
-from riglm.ports.upstream import EventPosition
+
+_REPLAY_ID: Final = b'"riglm-again"'
+_REPLAY_SECONDS: Final = 60.0
+_PROLONGED_PARTS: Final = 4
+"""How often stored sessions in use are prolonged within the time for which they are kept."""
 
 _ID_BYTES: Final = 18
 _MAX_CLOSING: Final = 32
@@ -34,37 +33,37 @@ _log = logging.getLogger("riglm.downstream")
 
 
 class HttpSession(ClientChannel):
-    """One client's session: its conversation, its requests under way, and the streams that it keeps open.
+    """One client's session: its connection, its requests in flight, and the streams that it keeps open.
 
-    `events` is the stream for what belongs to no request, if the client has it open; `streams` are all that it has open
-    in addition to those of its requests. `asked` holds the responses owed, each with the key of its request's id.
+    `server_stream` is the stream for server messages, and `streams` are all that the client has open in addition to
+    those of its requests. `asked` holds the responses owed, each with the key of its request's id.
     """
 
-    __slots__ = ("_log", "asked", "conversation", "events", "id", "is_open", "last_used", "owner", "streams")
+    __slots__ = ("_log", "asked", "connection", "id", "is_open", "last_used", "owner", "server_stream", "streams")
 
-    def __init__(self, proxy: DownstreamPort, caller: Caller, session_id: bytes = b"") -> None:
-        """A session with an id that cannot be guessed, unless it has one already."""
-        self.id = session_id or secrets.token_urlsafe(_ID_BYTES).encode()
+    def __init__(self, proxy: DownstreamPort, caller: Caller, session_id: bytes) -> None:
+        self.id = session_id
         self.owner = caller.owner
         self.is_open = True
-        self.events: Events | None = None
+        self.server_stream: LoggedStream | None = None
         self.streams: tuple[Events, ...] = ()
         self.asked: tuple[tuple[HttpResponse, bytes], ...] = ()
-        self._log: EventStore | None = None
+        self._log: EventLog | None = None
         self.last_used = time.monotonic()
-        self.conversation: HandshakeConnection = proxy.converse(caller if caller.handle else _shared(caller), self)
+        self.connection: ClientConnection = proxy.connect(caller if caller.handle else _shared(caller), self)
 
     @property
-    def log(self) -> EventStore:
-        """The events of its streams that riglm stores itself."""
+    def log(self) -> EventLog:
+        """The events of its streams."""
         if self._log is None:
-            self._log = EventStore()
+            self._log = EventLog()
         return self._log
 
-    def push(self, message: Message, event: EventPosition | None = None) -> bool:
-        if self.events is None or not self.events.is_open:
+    def push(self, message: Message) -> bool:
+        stream = self.server_stream
+        if stream is None or stream.reader is None or not stream.reader.is_open:
             return False
-        self.events.continued(message, event)
+        stream.add(message)
         return True
 
     def ask(self, entry: tuple[HttpResponse, bytes]) -> None:
@@ -92,9 +91,21 @@ class HttpSession(ClientChannel):
 class HttpSessions:
     """All open sessions; the longest idle one is closed when there are too many."""
 
-    def __init__(self, proxy: DownstreamPort, *, idle_seconds: float, most: int) -> None:
-        """No sessions yet."""
+    def __init__(
+        self,
+        proxy: DownstreamPort,
+        process: str,
+        *,
+        idle_seconds: float,
+        most: int,
+        handshakes: StoredHandshakes | None = None,
+    ) -> None:
+        """Ids begin with `process`. `handshakes` are stored for other processes, which reopen unknown sessions."""
         self._proxy = proxy
+        self._process = process
+        self._handshakes = handshakes
+        self._reopening: dict[bytes, asyncio.Task[HttpSession | None]] = {}
+        self._prolonged_at = time.monotonic()
         self._idle_seconds = idle_seconds
         self._most = most
         self._open: dict[bytes, HttpSession] = {}
@@ -107,7 +118,7 @@ class HttpSessions:
         """A new session; None when there are too many and all are in use."""
         if not self._has_room():
             return None
-        session = self._made(caller)
+        session = HttpSession(self._proxy, caller, f"{self._process}.{secrets.token_urlsafe(_ID_BYTES)}".encode())
         self._open[session.id] = session
         return session
 
@@ -119,9 +130,34 @@ class HttpSessions:
         session.last_used = time.monotonic()
         return session
 
-    async def end(self, session: HttpSession) -> None:
-        """The client ended its session."""
-        self.discard(session)
+    async def reopen(self, session_id: bytes, caller: Caller) -> HttpSession | None:
+        """Return a caller's session that another process opened, opened again here; None if it is unknown."""
+        if self._handshakes is None:
+            return None
+        reopening = self._reopening.get(session_id)
+        if reopening is None:
+            reopening = asyncio.get_running_loop().create_task(self._replay(session_id, caller, self._handshakes))
+            self._reopening[session_id] = reopening
+            reopening.add_done_callback(lambda _: self._reopening.pop(session_id, None))
+        await asyncio.shield(reopening)
+        return self.find(session_id, caller)
+
+    async def keep(self, session: HttpSession, message: Message, caller: Caller) -> None:
+        """Store a message of a client that another process would have to repeat."""
+        if self._handshakes is not None:
+            await self._handshakes.keep(session.id, caller, message)
+
+    async def end(self, session_id: bytes, caller: Caller) -> bool:
+        """The client ended its session; False if there is none."""
+        session = self.find(session_id, caller)
+        is_known = session is not None
+        if self._handshakes is not None:
+            is_known = is_known or bool(await self._handshakes.find(session_id, caller))
+            if is_known:
+                await self._handshakes.delete(session_id)
+        if session is not None:
+            self.discard(session)
+        return is_known
 
     def discard(self, session: HttpSession) -> None:
         """Close a session in the background; requests in flight get no response."""
@@ -132,13 +168,17 @@ class HttpSessions:
 
     async def reap(self) -> None:
         """Close the idle sessions, a few at a time: each may have to notify its upstream."""
+        now = time.monotonic()
+        if self._handshakes is not None and now - self._prolonged_at > self._idle_seconds / _PROLONGED_PARTS:
+            self._prolonged_at = now
+            await self._handshakes.prolong(list(self._open))
         deadline = time.monotonic() - self._idle_seconds
         idle = [one for one in self._open.values() if one.is_idle and one.last_used < deadline]
         for session in idle:
             while len(self._closing) >= _MAX_CLOSING:
                 await asyncio.wait(self._closing, return_when=asyncio.FIRST_COMPLETED)
             if session.is_idle and session.last_used < deadline:
-                await self._expire(session)
+                self.discard(session)
         if len(idle) >= _WORTH_COLLECTING:
             await asyncio.gather(*self._closing)
             gc.collect()  # sessions and their links hold each other, and a quiet process would keep them for long
@@ -149,19 +189,30 @@ class HttpSessions:
             return True
         idle = min((one for one in self._open.values() if one.is_idle), key=lambda one: one.last_used, default=None)
         if idle is not None:
-            self._make_room(idle)
+            self.discard(idle)
         return idle is not None
 
-    def _made(self, caller: Caller) -> HttpSession:
-        return HttpSession(self._proxy, caller)
-
-    def _make_room(self, session: HttpSession) -> None:
-        """Close a session because there are too many."""
-        self.discard(session)
-
-    async def _expire(self, session: HttpSession) -> None:
-        """Close a session because it was idle for too long."""
-        self.discard(session)
+    async def _replay(self, session_id: bytes, caller: Caller, handshakes: StoredHandshakes) -> HttpSession | None:
+        """Open the servers of a session again, with the client's own messages."""
+        messages = await handshakes.find(session_id, caller)
+        if not messages or session_id in self._open or not self._has_room():
+            return None
+        session = HttpSession(self._proxy, caller, session_id)
+        for message in messages:
+            reply = _Reply()
+            session.connection.receive(message.replace(id=_REPLAY_ID), reply)
+            try:
+                response = await asyncio.wait_for(reply.response, _REPLAY_SECONDS)
+            except TimeoutError:
+                response = jsonrpc.error(None, jsonrpc.REQUEST_TIMEOUT, "no response in time")
+            if message.method == "initialize":
+                if response.error:
+                    await session.connection.close()
+                    return None
+                session.connection.receive(jsonrpc.notification("notifications/initialized"))
+        self._open[session_id] = session
+        _log.info("reopened a session of another process")
+        return session
 
     async def close(self) -> None:
         """Close all sessions."""
@@ -179,155 +230,20 @@ def _shared(caller: Caller) -> Caller:
 async def _close(session: HttpSession) -> None:
     session.end()
     try:
-        await session.conversation.close()
+        await session.connection.close()
     except Exception:  # noqa: BLE001  # one session must not keep the others open
         _log.exception("closing a session failed")
 
 
-_CHANGES: Final = frozenset(f"notifications/{name}/list_changed" for name in ("tools", "prompts", "resources"))
-_PROLONGED_PARTS: Final = 4
-"""How often sessions in use are prolonged within the time for which they are kept."""
+class _Reply(ClientResponseSink):
+    """Takes the response to a message that riglm repeats."""
 
+    def __init__(self) -> None:
+        self.response: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
-class SharedHttpSession(HttpSession):
-    """A session whose client may have its stream open at another process, which is then notified of changed lists."""
+    def related(self, message: Message) -> None:
+        """Leave it out: the client waits for nothing."""
 
-    __slots__ = ("_hears", "_sharing", "_untold")
-
-    def __init__(self, proxy: DownstreamPort, sharing: SessionSharing, caller: Caller, session_id: bytes = b"") -> None:
-        self._sharing = sharing
-        self._hears = False
-        self._untold: frozenset[str] = frozenset()
-        super().__init__(proxy, caller, session_id)
-
-    def push(self, message: Message, event: EventPosition | None = None) -> bool:
-        pushed = super().push(message, event)
-        if message.method in _CHANGES and not self._hears:
-            self._sharing.notify(self.id, message.method)
-            if not pushed:
-                self._untold |= {message.method}
-        return pushed
-
-    def hear(self, news: str) -> None:
-        """Another process reports that a list changed, or that it has the client's stream."""
-        if news == LISTENING:
-            untold, self._untold = self._untold, frozenset()
-            for method in sorted(untold):
-                self._sharing.notify(self.id, method)
-        elif news in _CHANGES:
-            self._hears = True
-            try:
-                self.conversation.heard(jsonrpc.notification(news))
-            finally:
-                self._hears = False
-
-
-class SharedHttpSessions(HttpSessions, NewsListener):
-    """The sessions that this process has served, any of which another process may serve next."""
-
-    def __init__(self, proxy: DownstreamPort, sharing: SessionSharing, *, idle_seconds: float, most: int) -> None:
-        super().__init__(proxy, idle_seconds=idle_seconds, most=most)
-        self._sharing = sharing
-        self._arriving: dict[bytes, asyncio.Task[HttpSession | None]] = {}
-        self._prolonged_at = time.monotonic()
-        sharing.listen(self)
-
-    async def take_over(self, session_id: bytes, caller: Caller, *, to_end: bool = False) -> HttpSession | None:
-        """Go on with a caller's session that another process opened, be it only `to_end` it; None if there is none."""
-        arriving = self._arriving.get(session_id)
-        if arriving is None:
-            taking = self._take_over(session_id, caller, introduce=not to_end)
-            arriving = asyncio.get_running_loop().create_task(taking)
-            self._arriving[session_id] = arriving
-            arriving.add_done_callback(lambda _: self._arriving.pop(session_id, None))
-        await asyncio.shield(arriving)
-        return self.find(session_id, caller)
-
-    async def opening(self, session: HttpSession, handshake: Message, caller: Caller) -> BeforeResponse:
-        """Handle an `initialize` request before its response is sent."""
-        await self._sharing.opening(caller)
-
-        async def part(answer: Message) -> None:
-            if answer.result:
-                await self._sharing.opened(session.id, caller, handshake, session.conversation)
-
-        return part
-
-    async def arrives(self, session: HttpSession, message: Message, caller: Caller) -> BeforeResponse | None:
-        """Bring a session up to date before it takes a message.
-
-        Raises:
-            SessionEndedError: its client ended it at another process.
-        """
-        try:
-            return await self._sharing.arrives(session.id, message, caller, session.conversation)
-        except SessionEndedError:
-            self.detach(session)
-            raise
-
-    def listening(self, session: HttpSession) -> None:
-        """The client of a session has its stream open here."""
-        self._sharing.notify(session.id, LISTENING)
-
-    def heard(self, session_id: bytes, news: str) -> None:
-        session = self._open.get(session_id)
-        if isinstance(session, SharedHttpSession):
-            if news == ENDED:
-                self.detach(session)
-            else:
-                session.hear(news)
-
-    async def end(self, session: HttpSession) -> None:
-        await self._sharing.ended(session.id)
-        self.discard(session)
-
-    def detach(self, session: HttpSession) -> None:
-        """Leave a session to the other processes."""
-        session.conversation.detach()
-        self.discard(session)
-
-    def discard(self, session: HttpSession) -> None:
-        self._sharing.left(session.id)
-        super().discard(session)
-
-    async def reap(self) -> None:
-        now = time.monotonic()
-        if now - self._prolonged_at > self._idle_seconds / _PROLONGED_PARTS:
-            self._prolonged_at = now
-            await self._sharing.lives([one.id for one in self._open.values() if not one.is_idle], longer=True)
-        await super().reap()
-
-    async def close(self) -> None:
-        for session in list(self._open.values()):
-            self.detach(session)
-        await super().close()
-
-    def _made(self, caller: Caller) -> HttpSession:
-        return SharedHttpSession(self._proxy, self._sharing, caller)
-
-    def _make_room(self, session: HttpSession) -> None:
-        self.detach(session)
-
-    async def _expire(self, session: HttpSession) -> None:
-        [lives] = await self._sharing.lives([session.id], longer=False)
-        if lives:
-            self.detach(session)
-        else:
-            self.discard(session)
-
-    async def _take_over(self, session_id: bytes, caller: Caller, *, introduce: bool) -> HttpSession | None:
-        handoff = await self._sharing.find(session_id, caller)
-        if handoff is None or session_id in self._open:
-            return None
-        if not self._has_room():
-            self._sharing.left(session_id)
-            return None
-        session = SharedHttpSession(self._proxy, self._sharing, caller, session_id)
-        if not await self._sharing.resume(session_id, handoff, session.conversation, introduce=introduce):
-            session.conversation.detach()
-            self._sharing.left(session_id)
-            with contextlib.suppress(Exception):
-                await session.conversation.close()
-            return None
-        self._open[session_id] = session
-        return session
+    def replied(self, message: Message, status: int = 200) -> None:
+        if not self.response.done():
+            self.response.set_result(message)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs
 
-from riglm.adapters.mcp.downstream.answer import Events, Send, encode_message, send_error, send_status
+from riglm.adapters.mcp.downstream.answer import Events, Send, send_error, send_status
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
 from riglm.adapters.mcp.wire.decoding import LONG_BYTES, decode_long
+from riglm.adapters.mcp.wire.event_stream import encode_event
 from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
-from riglm.ports.downstream import ClientChannel, ClientResponseSink, DownstreamPort, DualEraConnection
-from riglm.ports.upstream import EventPosition
+from riglm.ports.downstream import ClientChannel, ClientConnection, ClientResponseSink, DownstreamPort
 
 SSE_PATH: Final = "/sse"
 """Where a client begins: the stream that names the place for its messages."""
@@ -30,17 +30,17 @@ class _Client(ClientResponseSink, ClientChannel):
         self.events = Events(buffer, request.cut)
         self._leaving = False
         caller = replace(request.caller, transport=Transport.SSE)
-        self.connection: DualEraConnection = proxy.connect(caller, self, self)
+        self.connection: ClientConnection = proxy.connect(caller, self, self)
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self.events.put(encode_message(message))
+    def related(self, message: Message) -> None:
+        self.events.put(encode_event(message.line))
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        self.events.put(encode_message(message))
+    def replied(self, message: Message, status: int = 200) -> None:
+        self.events.put(encode_event(message.line))
         self._answered()
 
-    def push(self, message: Message, event: EventPosition | None = None) -> bool:
-        self.events.put(encode_message(message))
+    def push(self, message: Message) -> bool:
+        self.events.put(encode_event(message.line))
         return self.events.is_open
 
     def end_stream(self) -> None:
@@ -58,9 +58,10 @@ class SseClients:
 
     paths: Final = (SSE_PATH, _MESSAGES)
 
-    def __init__(self, proxy: DownstreamPort, buffer: int, limit: int) -> None:
-        """`buffer` bounds what waits for a client, `limit` one message, both in bytes."""
+    def __init__(self, proxy: DownstreamPort, process: str, buffer: int, limit: int) -> None:
+        """Session ids begin with `process`; `buffer` bounds what waits for a client, `limit` a message, in bytes."""
         self._proxy = proxy
+        self._process = process
         self._buffer = buffer
         self._limit = limit
         self._clients: dict[str, _Client] = {}
@@ -91,11 +92,11 @@ class SseClients:
         """Answer what is still in flight with an error, and end all streams."""
         for client in self._clients.values():
             for request in client.connection.in_flight:
-                client.events.put(encode_message(jsonrpc.create_stop_error(request)))
+                client.events.put(encode_event(jsonrpc.create_stop_error(request).line))
             client.events.ended()
 
     async def _stream(self, request: McpHttpRequest, send: Send) -> None:
-        session_id = secrets.token_urlsafe(18)
+        session_id = f"{self._process}.{secrets.token_urlsafe(18)}"
         client = _Client(self._proxy, request, self._buffer)
         self._clients[session_id] = client
         root = request.scope.get("root_path", "")
@@ -122,8 +123,8 @@ class SseClients:
         if client not in self._clients.values():
             return
         if message is None:
-            client.connection.received(well_formed(body))
+            client.connection.receive_line(well_formed(body))
         elif isinstance(message, Message):
-            client.connection.take(message)
+            client.connection.receive(message)
         else:
             client.replied(jsonrpc.error(message.id, message.code, str(message)))

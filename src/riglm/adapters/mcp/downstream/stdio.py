@@ -16,7 +16,6 @@ from riglm.domain.errors import RiglmError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink, DownstreamPort
-from riglm.ports.upstream import EventPosition
 
 _CHUNK: Final = 1 << 18
 _MIN_UNCOPIED_BYTES: Final = 1 << 16
@@ -297,10 +296,10 @@ class StdioClient(ClientResponseSink, ClientChannel):
         self._wait_or_go()
         return True
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
+    def related(self, message: Message) -> None:
         self._write(message.line + b"\n")
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+    def replied(self, message: Message, status: int = 200) -> None:
         if len(message.line) < _MIN_UNCOPIED_BYTES:
             self._write(message.line + b"\n")
         else:
@@ -308,12 +307,12 @@ class StdioClient(ClientResponseSink, ClientChannel):
             self._write(b"\n")
         self._answered()
 
-    def push(self, message: Message, event: EventPosition | None = None) -> bool:
+    def push(self, message: Message) -> bool:
         self._write(message.line + b"\n")
         return True
 
     def _line(self, line: bytes) -> None:
-        self._connection.received(well_formed(line))
+        self._connection.receive_line(well_formed(line))
 
     def _too_long(self, size: int, head: bytes, tail: bytes) -> None:
         words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"

@@ -14,7 +14,7 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.rawjson import EDGE, ID, ID_AT_END, VERSION
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
-from riglm.ports.upstream import OutboundRequest
+from riglm.ports.upstream import UpstreamRequest
 
 _log: Final = logging.getLogger("riglm.upstream")
 
@@ -148,7 +148,7 @@ class PendingRequests(Deadlines):
     """Finds a waiting request by the key of its id, as the server knows it, or by its reply; ends each one once."""
 
     def __init__(
-        self, name: str, timeout_seconds: UpstreamTimeouts, on_expiry: Callable[[bytes, OutboundRequest], None]
+        self, name: str, timeout_seconds: UpstreamTimeouts, on_expiry: Callable[[bytes, UpstreamRequest], None]
     ) -> None:
         """`on_expiry` gets the key of a request that timed out, before it fails."""
         super().__init__(name, timeout_seconds)
@@ -170,7 +170,7 @@ class PendingRequests(Deadlines):
         """The one request that waits, None when there are none or several."""
         return next(iter(self)) if len(self) == 1 else None
 
-    def sent(self, key: bytes, reply: OutboundRequest) -> None:
+    def sent(self, key: bytes, reply: UpstreamRequest) -> None:
         """A request was sent."""
         self.add(reply, self._expired, key)
 
@@ -208,7 +208,7 @@ class PendingRequests(Deadlines):
         key = jsonrpc.find_id(by_key, token) if token else None
         return by_key[key] if key is not None else None
 
-    def withdraw(self, reply: OutboundRequest) -> bytes | None:
+    def withdraw(self, reply: UpstreamRequest) -> bytes | None:
         """Forget a request that was given up; the key that it had, None when it waits no longer."""
         for waiting in self:
             if waiting.reply is reply:

@@ -20,7 +20,7 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamRequest
 
 _ABOUT_ONE_REQUEST: Final = "notifications/message"
 _MAX_UNANSWERED: Final = 2
@@ -61,7 +61,7 @@ class ChannelLink(UpstreamLink):
     def tools_version(self) -> int:
         return self._line.tools_version
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: UpstreamRequest) -> None:
         key = jsonrpc.id_key(message.id or b"null")
         if key in self._pending:
             reply.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
@@ -78,7 +78,7 @@ class ChannelLink(UpstreamLink):
     def send(self, message: Message) -> None:
         self._line.notify(message)
 
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         if self._pending.withdraw(reply) is not None:
             self.send(notice or cancellation(reply.message.id or b"null", "the client gave up"))
 
@@ -132,7 +132,7 @@ class ChannelLink(UpstreamLink):
         """Repeat the client's handshake on a channel that replaces a broken one."""
         await self._handshake_replay.repeat(channel, self._timeout_seconds.initialize)
 
-    def _expired(self, key: bytes, reply: OutboundRequest) -> None:
+    def _expired(self, key: bytes, reply: UpstreamRequest) -> None:
         if reply.message.method != "initialize":
             self.send(cancellation(reply.message.id or b"null", "riglm's deadline"))
             return

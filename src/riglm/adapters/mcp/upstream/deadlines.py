@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from riglm.domain.invocation import ErrorKind
-from riglm.ports.upstream import OutboundRequest
+from riglm.ports.upstream import UpstreamRequest
 
 _SWEEP_SECONDS: Final = 0.25
 _FOREVER: Final = float("inf")
@@ -69,7 +69,7 @@ class UpstreamTimeouts:
 class RequestDeadline:
     """One request that waits for its answer, since `last` without a sign of life."""
 
-    reply: OutboundRequest
+    reply: UpstreamRequest
     timeout_seconds: float
     most: float
     clock: Callable[[], float]
@@ -100,7 +100,7 @@ class Deadlines:
         return len(self._waiting)
 
     def add(
-        self, reply: OutboundRequest, on_expiry: Callable[[RequestDeadline], None], key: bytes = b""
+        self, reply: UpstreamRequest, on_expiry: Callable[[RequestDeadline], None], key: bytes = b""
     ) -> RequestDeadline:
         """Start the timeout of a request; `on_expiry` is called before it fails, to notify the upstream too.
 

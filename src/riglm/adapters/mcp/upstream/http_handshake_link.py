@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
 from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, HttpLink, HttpLinkContext, log
-from riglm.adapters.mcp.upstream.http_listening import GetStream, resume_stream
+from riglm.adapters.mcp.upstream.http_listening import GetStream
 from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostRequest
 from riglm.adapters.mcp.upstream.http_reopening import (
     SESSION_HEADER,
@@ -16,7 +16,6 @@ from riglm.adapters.mcp.upstream.http_reopening import (
     forgot,
     greet,
     is_known,
-    names_a_session,
     session_headers,
 )
 from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, HttpResponseSink
@@ -24,7 +23,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
-from riglm.ports.upstream import OutboundRequest, ResumedStreamHandler, ServerMessageHandler
+from riglm.ports.upstream import ServerMessageHandler, UpstreamRequest
 
 _UNAVAILABLE: Final = 503
 _CLOSE_SECONDS: Final = 2.0
@@ -55,15 +54,11 @@ class HandshakeHttpLink(HttpLink):
         self._lost: list[PostRequest] | None = None
         self._listening: GetStream | None = None
 
-    @property
-    def resumable(self) -> bool:
-        return True
-
     def block(self, post: PostRequest) -> bytes:
         post.session = self._session
         return self._around.headers + self._session
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: UpstreamRequest) -> None:
         if message.method == "initialize":
             self._remember(message)
             self._session = self._offered = b""
@@ -86,7 +81,7 @@ class HandshakeHttpLink(HttpLink):
             session = session_headers(self._offered, b"") if self._offered else self._session
             self.notify(self._around.headers + session, message, seconds)
 
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         post = self._under_way(reply)
         if post is not None:
             self.ended(post)
@@ -105,36 +100,6 @@ class HandshakeHttpLink(HttpLink):
             self._listening.stop()
             if not self._listening.has_place:
                 self._listening = None
-
-    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
-        exchange: HttpExchange
-        self._tools_version += 1  # what the rest of the stream announces is not read here
-
-        def ended() -> None:
-            self._deliveries.over(exchange)
-            stream.ended()
-
-        exchange = resume_stream(self._get, self.limit, last_event_id, stream, ended)
-        self._deliveries.keep(exchange, self._around.place.timeout_seconds.call_max, stream.ended)
-
-    @property
-    def ticket(self) -> bytes:
-        return self._session
-
-    def adopt(self, ticket: bytes, handshake: Message, state_requests: Sequence[Message]) -> bool:
-        if not names_a_session(ticket):
-            return False
-        self._remember(handshake)
-        self._tools_version += 1
-        self._repeated = {_subject(message): message for message in state_requests} or None
-        if self._session != ticket:
-            self._session = ticket
-            if self._listening is not None:
-                self._listening.restart()
-        return True
-
-    def detach(self) -> None:
-        self._session = b""
 
     async def close(self) -> None:
         self._around.closed(self)

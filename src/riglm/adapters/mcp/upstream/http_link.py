@@ -23,7 +23,7 @@ from riglm.domain import protocol
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamRequest
 
 if TYPE_CHECKING:
     from riglm.adapters.mcp.oauth.signed_in_client import SignedInClient
@@ -146,7 +146,7 @@ class HttpLink(UpstreamLink, PostOwner):
     def block(self, post: PostRequest) -> bytes:
         """The header block for a request."""
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: UpstreamRequest) -> None:
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more: {_CLOSED}")
             return
@@ -171,13 +171,13 @@ class HttpLink(UpstreamLink, PostOwner):
         if message.method == protocol.TOOLS_CHANGED:
             self._tools_version += 1
 
-    def receive(self, message: Message, event: EventPosition | None = None) -> None:
+    def receive(self, message: Message) -> None:
         """Deliver a message of the server that belongs to no request."""
         if message.is_response:
             log_unawaited(self.spec.name, message)
             return
         self.notified(message)
-        self._message_handler.unsolicited(self, message, event)
+        self._message_handler.unsolicited(self, message)
 
     def refused(self, post: PostRequest, message: Message | None) -> bool:
         return False
@@ -233,10 +233,10 @@ class HttpLink(UpstreamLink, PostOwner):
         place = self._around.place
         return place.client.send(place.target, method, block, body, sink)
 
-    def _under_way(self, reply: OutboundRequest) -> PostRequest | None:
+    def _under_way(self, reply: UpstreamRequest) -> PostRequest | None:
         return self._posts.get(id(reply)) if self._posts is not None else None
 
-    def _take(self, reply: OutboundRequest) -> PostRequest | None:
+    def _take(self, reply: UpstreamRequest) -> PostRequest | None:
         if self._posts is None:
             return None
         post = self._posts.pop(id(reply), None)

@@ -11,7 +11,6 @@ from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import MalformedMessageError, Message
-from riglm.ports.upstream import EventPosition, ResumedStreamHandler
 
 _MAX_WAIT: Final = 30.0
 _LATER: Final = frozenset({408, 429, 502, 503, 504})
@@ -31,10 +30,7 @@ class _Events(HttpResponseSink):
     """One GET's stream."""
 
     def __init__(
-        self,
-        limit: int,
-        on_event: Callable[[EventPosition | None, Message | None], None],
-        on_end: Callable[[int], None],
+        self, limit: int, on_event: Callable[[Event, Message | None], None], on_end: Callable[[int], None]
     ) -> None:
         """`on_end` gets the HTTP status of an answer that is no event stream; 0 for an event stream, or no answer."""
         self._limit = limit
@@ -60,17 +56,16 @@ class _Events(HttpResponseSink):
         self._on_end(0)
 
     def _event(self, event: Event) -> None:
-        mark = EventPosition(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
         if not event.data:
-            self._on_event(mark, None)
+            self._on_event(event, None)
             return
         try:
-            self._on_event(mark, jsonrpc.decode(well_formed(unwrap(event.data))))
+            self._on_event(event, jsonrpc.decode(well_formed(unwrap(event.data))))
         except MalformedMessageError as error:
             if not self._has_skipped:  # heartbeats come again and again
                 _log.warning("skipped an event that is no message", extra={"reason": str(error)})
             self._has_skipped = True
-            self._on_event(mark, None)
+            self._on_event(event, None)
 
 
 class GetStream:
@@ -88,7 +83,7 @@ class GetStream:
         "_wanted",
     )
 
-    def __init__(self, get: SendGet, limit: int, on_message: Callable[[Message, EventPosition | None], None]) -> None:
+    def __init__(self, get: SendGet, limit: int, on_message: Callable[[Message], None]) -> None:
         """A stream that is not asked for yet."""
         self._get = get
         self._limit = limit
@@ -132,13 +127,12 @@ class GetStream:
         self._timer = None
         self._exchange = self._get(self._last_event_id, _Events(self._limit, self._event, self._ended))
 
-    def _event(self, mark: EventPosition | None, message: Message | None) -> None:
+    def _event(self, event: Event, message: Message | None) -> None:
         self._failures = 0
-        if mark is not None:
-            self._last_event_id = mark.id or self._last_event_id
-            self._retry_ms = mark.retry_ms if mark.retry_ms is not None else self._retry_ms
+        self._last_event_id = event.id or self._last_event_id
+        self._retry_ms = event.retry_ms if event.retry_ms is not None else self._retry_ms
         if message is not None:
-            self._on_message(message, mark)
+            self._on_message(message)
 
     def _ended(self, status: int) -> None:
         exchange, self._exchange = self._exchange, None
@@ -150,17 +144,3 @@ class GetStream:
         delay = min(_MAX_WAIT, self._retry_ms / 1000 * 2**self._failures)
         self._failures = min(self._failures + 1, 10)
         self._timer = asyncio.get_running_loop().call_later(delay, self._open)
-
-
-def resume_stream(
-    get: SendGet, limit: int, last_event_id: bytes, stream: ResumedStreamHandler, on_end: Callable[[], None]
-) -> HttpExchange:
-    """Ask for the rest of a stream that a client lost; `on_end` is called at its end in place of `stream.ended`."""
-
-    def event(mark: EventPosition | None, message: Message | None) -> None:
-        if message is not None:
-            stream.continued(message, mark)
-        elif mark is not None:
-            stream.primed(mark)
-
-    return get(last_event_id, _Events(limit, event, lambda _: on_end()))

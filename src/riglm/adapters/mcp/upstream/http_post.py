@@ -4,7 +4,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from functools import partial
 from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.channel import answered_id
@@ -17,7 +16,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import EventPosition, OutboundRequest
+from riglm.ports.upstream import UpstreamRequest
 
 RETRY_MS: Final = 1000
 """How long to wait before a broken stream is asked for again, when the server does not say."""
@@ -131,7 +130,7 @@ class PostRequest(HttpResponseSink):
         "waiting",
     )
 
-    def __init__(self, owner: PostOwner, message: Message, reply: OutboundRequest, waiting: RequestDeadline) -> None:
+    def __init__(self, owner: PostOwner, message: Message, reply: UpstreamRequest, waiting: RequestDeadline) -> None:
         """A request that is about to be sent."""
         self._owner = owner
         self.message = message
@@ -283,14 +282,10 @@ class PostRequest(HttpResponseSink):
             self._last_event_id = event.id
         if self.over:
             return
-        mark = EventPosition(event.id, event.retry_ms) if event.id or event.retry_ms is not None else None
-        if not event.data:
-            if mark is not None:
-                self.reply.primed(mark)
-            return
-        self._decoder.feed(unwrap(event.data), partial(self._deliver, mark))
+        if event.data:
+            self._decoder.feed(unwrap(event.data), self._deliver)
 
-    def _deliver(self, mark: EventPosition | None, message: Decoded, line: bytes) -> None:
+    def _deliver(self, message: Decoded, line: bytes) -> None:
         if self.over:
             return
         asked = self.message.id or b"null"
@@ -303,13 +298,13 @@ class PostRequest(HttpResponseSink):
         elif message.is_response and not is_answer(asked, message):
             self._skip("an answer under an id that was not asked")
         elif message.is_response:
-            self._replied(message, mark)
+            self._replied(message)
             if self.exchange is not None:
                 self._owner.linger(self.exchange, _LINGER_SECONDS)
         else:
             self.waiting.progressed()
             self._owner.notified(message)
-            self.reply.related(message, mark)
+            self.reply.related(message)
 
     def _skip(self, what: str) -> None:
         """Wait for the answer behind something else, such as a heartbeat of the server or of a gateway."""
@@ -321,7 +316,7 @@ class PostRequest(HttpResponseSink):
         if self.exchange is not None:
             (self.exchange.pause if on else self.exchange.resume)()
 
-    def _replied(self, message: Message, event: EventPosition | None = None) -> None:
+    def _replied(self, message: Message) -> None:
         asked = self.message.id or b"null"
         if not is_answer(asked, message):
             self.fail(ErrorKind.PROTOCOL, "answered under an id that was not asked")
@@ -331,20 +326,17 @@ class PostRequest(HttpResponseSink):
         self.over = True
         self._owner.answered(self, message)
         self._owner.ended(self)
-        self.reply.replied(message, self.status, event)
+        self.reply.replied(message, self.status)
 
     def _broke_off(self) -> None:
         """The stream ended before the answer: it can be asked for again if the server named a place in it."""
         if self._last_event_id is None:
             self.fail(ErrorKind.UNAVAILABLE, f"closed the stream before its answer{self._skipped}")
-        elif self.reply.resumable:
-            self.over = True
-            self._owner.ended(self)
-            self.reply.interrupted()
         elif self._resumptions >= _MAX_RESUMPTIONS:
             self.fail(ErrorKind.UNAVAILABLE, "closed the stream again and again before its answer")
         else:
             self._resumptions += 1
+            self.reply.paused(self._retry_ms)
             seconds = min(self._retry_ms / 1000, _MAX_RETRY_SECONDS)
             self._timer = asyncio.get_running_loop().call_later(seconds, self._resume, self._last_event_id)
 

@@ -1,7 +1,6 @@
 """Finds out whether an upstream forgot a client's session, and greets it again in that client's own words."""
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -15,13 +14,12 @@ from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpHeaders, Ht
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message, Raw
-from riglm.ports.upstream import OutboundRequest, ServerMessageHandler
+from riglm.ports.upstream import ServerMessageHandler, UpstreamRequest
 
 SESSION_HEADER: Final = b"mcp-session-id"
 _AGAIN: Final = b'"riglm-again"'
 _PROOF: Final = jsonrpc.request(b'"riglm-proof"', "ping")
 _PROOF_SECONDS: Final = 5.0
-_SESSION_BLOCK: Final = re.compile(rb"(mcp-session-id: [!-~]{1,4096}\r\n)?(mcp-protocol-version: [ -~]{1,64}\r\n)?")
 _SURELY_GONE: Final = frozenset({404, 410})
 _PERHAPS_GONE: Final = frozenset({400, 503})
 
@@ -150,11 +148,6 @@ def session_headers(session_id: bytes, version: bytes) -> bytes:
     return block + (b"mcp-protocol-version: %b\r\n" % version if version else b"")
 
 
-def names_a_session(block: bytes) -> bool:
-    """Whether these are headers as `session_headers` makes them: they may come from another process."""
-    return bool(block) and _SESSION_BLOCK.fullmatch(block) is not None
-
-
 def _is_unknown_method(answer: Message | None) -> bool:
     return answer is not None and jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND
 
@@ -203,7 +196,7 @@ class ModernHttpLink(HttpLink):
         block = self._around.headers + headers.for_request(message, _LATEST, ())
         self.notify(block, message, self._around.place.timeout_seconds.initialize)
 
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         post = self._under_way(reply)
         if post is not None:
             self.ended(post)

@@ -14,7 +14,7 @@ from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import OutboundRequest, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamRequest
 
 _log = logging.getLogger("riglm.upstream")
 
@@ -78,7 +78,7 @@ class SharedChannel(ABC):
         self._last_number += 1
         return b"%d" % self._last_number
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: UpstreamRequest) -> None:
         """Forward a request under a number."""
         own = self.number()
         members = {"id": own}
@@ -91,7 +91,7 @@ class SharedChannel(ABC):
             return
         self.pending.sent(own, reply)
 
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         """Notify the server that a response is not wanted any more, under the number that it knows."""
         own = self.pending.withdraw(reply)
         if own is None:
@@ -137,7 +137,7 @@ class SharedChannel(ABC):
         waiting.progressed()
         waiting.reply.related(message)
 
-    def _expired(self, key: bytes, reply: OutboundRequest) -> None:
+    def _expired(self, key: bytes, reply: UpstreamRequest) -> None:
         if reply.message.method != "initialize":
             self.notify(cancellation(key, "riglm's deadline"))
 

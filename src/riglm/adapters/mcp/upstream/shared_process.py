@@ -11,7 +11,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from riglm.ports.upstream import EventPosition, OutboundRequest, ServerMessageHandler, UpstreamLink
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamRequest
 
 
 class SharedClientLink(UpstreamLink):
@@ -22,14 +22,14 @@ class SharedClientLink(UpstreamLink):
         self.message_handler = message_handler
         self._shared = shared
         self._in_flight: dict[int, SharedRequest] = {}
-        self._opening: OutboundRequest | None = None
+        self._opening: UpstreamRequest | None = None
         self._closed = False
 
     @property
     def tools_version(self) -> int:
         return self._shared.tools_version
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: UpstreamRequest) -> None:
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more")
             return
@@ -54,7 +54,7 @@ class SharedClientLink(UpstreamLink):
         elif message.method != "notifications/cancelled":
             self._shared.notify(message)
 
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         asked = self._in_flight.pop(id(reply), None)
         if asked is not None:
             self._shared.cancel(asked, notice)
@@ -83,31 +83,33 @@ class SharedClientLink(UpstreamLink):
             self._shared.unsubscribe(self, asked.uri)
 
 
-class SharedRequest(OutboundRequest):
+class SharedRequest(UpstreamRequest):
     """A request of one seat on its way."""
 
-    __slots__ = ("client_link", "headers", "message", "reply", "resumable")
+    __slots__ = ("client_link", "headers", "message", "reply")
 
-    def __init__(self, message: Message, reply: OutboundRequest, client_link: SharedClientLink) -> None:
+    def __init__(self, message: Message, reply: UpstreamRequest, client_link: SharedClientLink) -> None:
         self.message = message
         self.reply = reply
         self.client_link = client_link
         self.headers = reply.headers
-        self.resumable = reply.resumable
 
     @property
     def uri(self) -> str:
         """The resource that a subscription is about."""
         return jsonrpc.text(jsonrpc.members(self.message.params).get("uri")) or ""
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
-        self.reply.related(message, event)
+    def related(self, message: Message) -> None:
+        self.reply.related(message)
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+    def paused(self, retry_ms: int) -> None:
+        self.reply.paused(retry_ms)
+
+    def replied(self, message: Message, status: int = 200) -> None:
         self.client_link.over(self)
         if message.error:
             self.client_link.refused(self)
-        self.reply.replied(message, status, event)
+        self.reply.replied(message, status)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
         self.client_link.over(self)
@@ -115,34 +117,36 @@ class SharedRequest(OutboundRequest):
         self.reply.failed(kind, words)
 
 
-class SharedInitialize(OutboundRequest):
+class SharedInitialize(UpstreamRequest):
     """An `initialize` on its way, and all clients that wait for its answer."""
 
-    __slots__ = ("_on_end", "_replies", "headers", "message", "resumable")
+    __slots__ = ("_on_end", "_replies", "headers", "message")
 
     def __init__(self, message: Message, on_end: Callable[[], None]) -> None:
         self.message = message
         self.headers = {}
-        self.resumable = False
         self._on_end = on_end
-        self._replies: list[OutboundRequest] = []
+        self._replies: list[UpstreamRequest] = []
 
-    def join(self, reply: OutboundRequest) -> None:
+    def join(self, reply: UpstreamRequest) -> None:
         """One more client waits."""
         self._replies.append(reply)
 
-    def part(self, reply: OutboundRequest) -> bool:
+    def part(self, reply: UpstreamRequest) -> bool:
         """A client waits no longer; whether it did."""
         if reply not in self._replies:
             return False
         self._replies.remove(reply)
         return True
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
+    def related(self, message: Message) -> None:
         for reply in self._replies[:1]:
-            reply.related(message, event)
+            reply.related(message)
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
+    def paused(self, retry_ms: int) -> None:
+        """Wait on."""
+
+    def replied(self, message: Message, status: int = 200) -> None:
         self._on_end()
         for reply in list(self._replies):
             reply.replied(message.replace(id=reply.message.id or b"null"), status)
@@ -202,7 +206,7 @@ class SharedProcess(SharedChannel):
         if not self._client_links:
             await self._on_empty(self)
 
-    def greet(self, message: Message, reply: OutboundRequest) -> None:
+    def greet(self, message: Message, reply: UpstreamRequest) -> None:
         """A client opens with `initialize`; those that do so while the first one waits share its answer."""
         if self._handshake_replay.result is not None:
             reply.replied(jsonrpc.result(message.id or b"null", self._handshake_replay.result))
@@ -214,7 +218,7 @@ class SharedProcess(SharedChannel):
         self._greeting.join(reply)
         self.request(message, self._greeting)
 
-    def leave_greeting(self, reply: OutboundRequest) -> bool:
+    def leave_greeting(self, reply: UpstreamRequest) -> bool:
         """A client gave its `initialize` up, which goes on for the others; False when it was not waiting for one."""
         return self._greeting is not None and self._greeting.part(reply)
 
