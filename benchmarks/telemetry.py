@@ -3,7 +3,6 @@
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from uuid import uuid4
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -13,10 +12,8 @@ from rich.table import Table
 
 from riglm.adapters.telemetry.metrics import PrometheusMetrics
 from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
-from riglm.application.forwarding.catalogs import CatalogCache
-from riglm.application.forwarding.proxied_request import OverheadMeter
-from riglm.application.forwarding.services import RequestServices
-from riglm.application.proxy import ProxyService
+from riglm.application.proxy.parts import ProxyParts
+from riglm.application.proxy.proxy_service import ProxyService
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
 from riglm.application.tracking.record_queue import QueueItem
 from riglm.application.tracking.tracking_service import TrackingService
@@ -28,14 +25,7 @@ from riglm.domain.session import ProtocolEra, Transport
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.downstream import Caller, ClientChannel, ClientResponseSink
 from riglm.ports.telemetry import MeterPort, MetricSources, RecordCounts, TracerPort
-from riglm.ports.upstream import (
-    EventPosition,
-    OutboundRequest,
-    ResumedStreamHandler,
-    ServerMessageHandler,
-    UpstreamLink,
-    UpstreamPort,
-)
+from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamPort, UpstreamRequest
 
 ROUNDS = 7
 SESSION = uuid4()
@@ -51,19 +41,13 @@ RESULT = b'{"content":[{"type":"text","text":"none"}]}'
 class _Nowhere(ClientResponseSink, ClientChannel):
     """A client that takes whatever comes."""
 
-    def related(self, message: Message, event: EventPosition | None = None) -> None:
+    def related(self, message: Message) -> None:
         pass
 
-    def primed(self, event: EventPosition) -> None:
+    def replied(self, message: Message, status: int = 200) -> None:
         pass
 
-    def replied(self, message: Message, status: int = 200, event: EventPosition | None = None) -> None:
-        pass
-
-    def interrupted(self) -> None:
-        pass
-
-    def push(self, message: Message, event: EventPosition | None = None) -> bool:
+    def push(self, message: Message) -> bool:
         return True
 
 
@@ -72,21 +56,18 @@ class _Link(UpstreamLink):
 
     def __init__(self, spec: UpstreamSpec) -> None:
         self.spec = spec
-        self.waiting: OutboundRequest | None = None
+        self.waiting: UpstreamRequest | None = None
 
-    def request(self, message: Message, reply: OutboundRequest) -> None:
+    def request(self, message: Message, reply: UpstreamRequest) -> None:
         self.waiting = reply
 
     def send(self, message: Message) -> None:
         pass
 
-    def cancel(self, reply: OutboundRequest, notice: Message | None) -> None:
+    def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         pass
 
     def listen(self, *, listening: bool) -> None:
-        pass
-
-    def resume(self, last_event_id: bytes, stream: ResumedStreamHandler) -> None:
         pass
 
     async def close(self) -> None:
@@ -138,10 +119,7 @@ def proxy(server: _Server, meter: MeterPort | None, tracer: TracerPort | None) -
     hasher = KeyedHasher(bytes(32))
     tracking = TrackingService(_Sink().put, hasher, "hash", meter=meter)
     sessions = SessionRegistry(tracking, hasher, IdentificationSettings())
-    services = RequestServices(tracking=tracking, sessions=sessions, catalogs=CatalogCache(), tracer=tracer)
-    if meter is not None:
-        services = replace(services, overhead=OverheadMeter(meter))
-    return ProxyService(services, [server])
+    return ProxyService(ProxyParts(tracking=tracking, sessions=sessions, meter=meter, tracer=tracer), [server])
 
 
 def call_cost(meter: MeterPort | None, tracer: TracerPort | None) -> float:
@@ -152,7 +130,7 @@ def call_cost(meter: MeterPort | None, tracer: TracerPort | None) -> float:
     for _ in range(ROUNDS):
         start = time.thread_time()
         for number in range(CALLS):
-            connection.received(LINE % number)
+            connection.receive_line(LINE % number)
             waiting = server.link.waiting
             if waiting is not None:
                 waiting.replied(jsonrpc.result(b"%d" % number, RESULT))
