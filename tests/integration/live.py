@@ -84,7 +84,7 @@ class Told(ClientChannel):
         self.methods = []
         self.changed = asyncio.Event()
 
-    def push(self, message, event=None):
+    def push(self, message):
         self.methods.append(message.method)
         self.changed.set()
         return True
@@ -96,16 +96,10 @@ class Answers(ClientResponseSink):
     def __init__(self):
         self.waiting = {}
 
-    def related(self, message, event=None):
+    def related(self, message):
         pass
 
-    def primed(self, event):
-        pass
-
-    def interrupted(self):
-        pass
-
-    def replied(self, message, status=200, event=None):
+    def replied(self, message, status=200):
         self.waiting.pop(jsonrpc.plain(message.id)).set_result(message)
 
 
@@ -122,7 +116,7 @@ class Client:
         """Shake hands."""
         info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
         answer = await self.ask("initialize", info)
-        self._connection.received(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        self._connection.receive_line(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         return answer
 
     def send(self, method, params=None):
@@ -130,7 +124,7 @@ class Client:
         number = next(self._numbers)
         waiting = self._answers.waiting[number] = asyncio.get_running_loop().create_future()
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
-        self._connection.received(json.dumps(message).encode())
+        self._connection.receive_line(json.dumps(message).encode())
         return waiting
 
     async def ask(self, method, params=None):

@@ -187,5 +187,4 @@ async def test_without_the_control_api_nothing_is_counted(tmp_path):
         await client.listed()
         assert await client.call("tool01") == "tool01"
         assert stage.container.metrics() is None
-        assert stage.container.services().overhead is None
-        assert stage.proxy.arrived is None
+        assert stage.container.proxy_parts().meter is None

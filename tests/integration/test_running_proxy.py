@@ -23,7 +23,7 @@ STORED = FILE.replace("{{kind: memory}}", "{{kind: sqlite, path: riglm.db}}")
 async def looked_at(folder, text=FILE):
     """A riglm with its control service."""
     async with visibility(folder, text) as stage:
-        running = create_control(stage.container, stage.proxy._upstreams)
+        running = create_control(stage.container, stage.proxy._ports)
         try:
             yield stage, running
         finally:

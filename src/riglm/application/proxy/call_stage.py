@@ -132,7 +132,7 @@ class CallRecorder:
     def start(self, request: Request, tool: str, server: str, *, is_listed: bool, started: float = 0.0) -> Call:
         """Return a call that starts now, or did at `started`; `is_listed` is True if the client had it in its list."""
         session, found = request.session, DiscoveryMethod.LISTED if is_listed else DiscoveryMethod.NAMED
-        if self._filtering is not None:
+        if self._filtering is not None and server != OWN_UPSTREAM:
             found = self._filtering.discovery(session, tool, known=is_listed)
         return Call(
             tool,
@@ -178,7 +178,7 @@ class CallRecorder:
             with_list=call.with_list,
             refusal=refusal,
         )
-        if self._filtering is not None and kind not in _NOT_RUN:
+        if self._filtering is not None and kind not in _NOT_RUN and call.server != OWN_UPSTREAM:
             meta = request_params.read(request.message).meta
             self._filtering.end_call(request.session, call.tool, call.found, meta, success=kind is None)
 

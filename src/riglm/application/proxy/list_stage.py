@@ -141,8 +141,6 @@ class ListStage(Stage):
                 is_whole = not catalog.next_cursor
                 self._filtering.passed(session, catalog, is_whole=is_whole)
                 request.upstreams.note_list(request, catalog)
-                if self._filtering.is_on and self._filtering.reconfigured(session):  # while the list was in flight
-                    request.era.announce_tools(request)
         return self._note_whole(request, reply)
 
     def _note_whole(self, request: Request, reply: Message) -> Message:

@@ -137,6 +137,7 @@ async def test_a_request_of_the_modern_era_is_a_span_whether_it_ends_or_is_given
         await settle()
     (probe,) = stage.link.of("server/discover")
     probe.result(b'{"supportedVersions":["2026-07-28"]}')
+    await settle()
     one, _ = stage.link.of("tools/call")
     one.result()
     stage.cancel(2)
