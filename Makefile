@@ -46,10 +46,13 @@ test-lowest:
 	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[dev]'
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/unit $(PROCESSES:%=--ignore=%) $(ARGS)
 
-# The browser that looks at the dashboard, for tests: Debian's. Only root can install it; else the tests say what to type.
+# The browser and the load balancers that tests use: Debian's, and no service is started (RUNLEVEL). Only root can install
+# them; else the tests say what to type.
 browser:
-	@if ! { command -v chromium && command -v chromedriver; } >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium chromium-driver >/dev/null; \
+	@if ! { command -v chromium && command -v chromedriver && command -v haproxy && command -v nginx; } >/dev/null && \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends \
+			chromium chromium-driver haproxy nginx-light >/dev/null; \
 	fi
 
 demo: $(VENV)/.ready
