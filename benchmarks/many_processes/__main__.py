@@ -2,9 +2,9 @@
 
     python -m benchmarks.many_processes [--only killed away] [--sessions 1000] [--calls 10] [--json]
 
-`killed`: half of the sessions speak the handshake era, half the modern one. Each request of a session goes to another
-process than the one before. In the middle one process is ended by SIGKILL; a client whose connection breaks asks the
-other. `away`: one client's calls while Redis hangs, is killed, and comes back, and what a call costs with it.
+`killed`: half of the clients use the handshake era, half the modern one. A handshake session stays with its process;
+modern requests alternate between the processes. Halfway, SIGKILL ends one process, and the other continues. `away`: a
+modern client's calls while Redis hangs, is killed and comes back, and the cost of a call with and without Redis.
 Exit code 1 if an answer is wrong, a session cannot go on, or a record is missing that was due before the kill.
 """
 
@@ -42,6 +42,7 @@ class Result:
     calls: int
     right_share: float
     sessions_that_went_on: int
+    sessions_moved: int
     sessions_reopened: int
     requests_cut_by_the_kill: int
     records_due: int
@@ -114,8 +115,8 @@ def measure(chosen: argparse.Namespace, directory: Path) -> Result:
     settings = {"RIGLM_FILTERING__ENABLED": "true" if chosen.filter else "false"}
     with database() as url:
         with riglms(2, url, directory, settings) as actors:
-            killed_port = actors.ports[0]
-            ports = Ports(list(actors.ports))
+            killed_port = next(iter(actors.ports.values()))
+            ports = Ports(actors.ports)
             sessions = [
                 Session(f"s{number}", "modern" if number % 2 else "handshake", ports, number // 2)
                 for number in range(chosen.sessions)
@@ -134,6 +135,7 @@ def measure(chosen: argparse.Namespace, directory: Path) -> Result:
         calls=expected,
         right_share=(expected - len(wrong)) / expected,
         sessions_that_went_on=sum(len(session.tally.answered) == chosen.calls for session in sessions),
+        sessions_moved=sum(session.tally.moved for session in sessions),
         sessions_reopened=sum(session.tally.reopened for session in sessions),
         requests_cut_by_the_kill=sum(session.tally.cut for session in sessions),
         records_due=len(due),

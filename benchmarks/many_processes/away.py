@@ -1,5 +1,6 @@
-"""What a client notices when the shared state goes away, and what riglm costs while it is there."""
+"""The calls of a modern client while Redis is available, and while it is not."""
 
+import asyncio
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -8,12 +9,11 @@ from pathlib import Path
 
 from tests.stores.valkey import ValkeyServer
 
-from benchmarks.load.http_session import HttpSession
-from benchmarks.load.message import NoAnswer
 from benchmarks.many_processes.processes import riglms
+from benchmarks.many_processes.session import Ports, Session, Tally
 
-_CALL = {"name": "nonce", "arguments": {"nonce": "n"}}
 _SECONDS = 3.0
+_WARM_UP = 200
 
 
 @dataclass(frozen=True)
@@ -32,24 +32,22 @@ class Away:
     second_ms: float
 
 
-def calls_meanwhile(what: str, session: HttpSession, step: Callable[[], None]) -> Away:
-    """Call for a while after `step` was done."""
-    step()
-    took, failed = [], 0
+async def _call(session: Session) -> None:
     until = time.monotonic() + _SECONDS
     while time.monotonic() < until:
-        began = time.monotonic()
-        try:
-            _, answer, _ = session.ask("tools/call", _CALL)
-            failed += answer.content()["content"][0]["text"] != "n"
-        except (NoAnswer, OSError, KeyError):
-            failed += 1
-        took.append((time.monotonic() - began) * 1000)
-    took.sort()
+        await session.call(len(session.tally.seconds))
+
+
+def calls_meanwhile(what: str, session: Session, step: Callable[[], None]) -> Away:
+    """Call for a while after `step` was done."""
+    step()
+    session.tally = Tally()
+    asyncio.run(_call(session))
+    took = sorted(seconds * 1000 for seconds in session.tally.seconds)
     return Away(
         what=what,
         calls=len(took),
-        failed=failed,
+        failed=len(session.tally.wrong) + session.tally.cut,
         p50_ms=statistics.median(took),
         p99_ms=took[len(took) * 99 // 100],
         first_ms=took[-1],
@@ -63,16 +61,20 @@ def measure(directory: Path) -> Iterator[Away]:
         place = directory / name
         place.mkdir()
         with riglms(1, "", place, {"RIGLM_FILTERING__ENABLED": "false", **extra}) as actors:
-            session = HttpSession(actors.ports[0])
-            session.open()
-            for _ in range(200):
-                session.ask("tools/call", _CALL)
+            session = Session("away", "modern", Ports(actors.ports), 0)
+            asyncio.run(_warm_up(session))
             yield calls_meanwhile(name, session, lambda: None)
             if name == "shared":
                 yield from _troubles(session, actors.state)
 
 
-def _troubles(session: HttpSession, state: ValkeyServer) -> Iterator[Away]:
+async def _warm_up(session: Session) -> None:
+    await session.open()
+    for number in range(_WARM_UP):
+        await session.call(number)
+
+
+def _troubles(session: Session, state: ValkeyServer) -> Iterator[Away]:
     yield calls_meanwhile("frozen (SIGSTOP)", session, state.freeze)
     yield calls_meanwhile("thawed", session, state.thaw)
     yield calls_meanwhile("killed", session, state.kill)

@@ -21,8 +21,9 @@ _SECRET = "only-for-this-benchmark-" + "x" * 16
 class Riglms:
     """Several `riglm serve` in front of one server, with one store and one state."""
 
-    def __init__(self, ports: list[int], processes: list[Process], state: valkey.ValkeyServer) -> None:
+    def __init__(self, ports: dict[str, int], processes: list[Process], state: valkey.ValkeyServer) -> None:
         self.ports = ports
+        """By the names of the processes, with which session ids begin."""
         self.state = state
         self._processes = processes
 
@@ -65,14 +66,14 @@ def riglms(count: int, store_url: str, directory: Path, settings: Mapping[str, s
             **settings,
         }
         shared = {name: value for name, value in shared.items() if value}
-        ports, processes = [], []
+        ports, processes = {}, []
         for number in range(count):
-            port = free_port()
-            own = {**shared, "RIGLM_DATA_DIR": str(directory / f"data-{number}")}
+            port, name = free_port(), f"process-{number}"
+            own = {**shared, "RIGLM_DATA_DIR": str(directory / f"data-{number}"), "RIGLM_DOWNSTREAM__PROCESS": name}
             command = [sys.executable, "-m", "riglm", "serve", "--port", str(port), "--url", server]
             process = stack.enter_context(Process(command, directory / f"riglm-{number}.log", environment=own))
             process.wait_until(lambda port=port: _listens(port))  # type: ignore[misc]
-            ports.append(port)
+            ports[name] = port
             processes.append(process)
         yield Riglms(ports, processes, state)
 

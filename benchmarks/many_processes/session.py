@@ -1,4 +1,4 @@
-"""One client whose requests go to another process each time, as a load balancer without stickiness would send them."""
+"""One client behind a load balancer that routes MCP sessions by their id, and all other requests in turn."""
 
 import asyncio
 import contextlib
@@ -18,14 +18,19 @@ _SECONDS = 60.0
 
 @dataclass
 class Ports:
-    """The processes that are there; a load balancer that notices takes one out."""
+    """The ports of the processes that are up for the load balancer, by the name with which session ids begin."""
 
-    all: list[int]
+    all: dict[str, int]
+
+    def route(self, session_id: str, turn: int) -> int:
+        """Return the port for a request: that of the session's process if it is up, else each in turn."""
+        ports = list(self.all.values())
+        return self.all.get(session_id.partition(".")[0], ports[turn % len(ports)])
 
     def remove(self, port: int) -> None:
         """Send nothing there any more."""
-        if port in self.all and len(self.all) > 1:
-            self.all.remove(port)
+        if len(self.all) > 1:
+            self.all = {name: each for name, each in self.all.items() if each != port}
 
 
 @dataclass
@@ -37,6 +42,8 @@ class Tally:
     seconds: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     cut: int = 0
+    moved: int = 0
+    """How often another process continued a handshake session."""
     reopened: int = 0
 
 
@@ -52,7 +59,7 @@ class Session:
         self._last_id = 0
         self._session_id = ""
         self._counted = 0
-        self._sure = True
+        self._counted_at = 0
 
     async def open(self) -> None:
         """Be let in."""
@@ -68,7 +75,7 @@ class Session:
             await self._ask("server/discover", {})
 
     async def call(self, number: int) -> None:
-        """Have a text of one's own repeated, and in the handshake era see that the server counts on."""
+        """Call a tool that repeats a text. In the handshake era, check the state of the server as well."""
         nonce = f"{self.name}-{number}"
         began = time.monotonic()
         result, port = await self._ask("tools/call", {"name": "nonce", "arguments": {"nonce": nonce}})
@@ -80,10 +87,14 @@ class Session:
             await self._count()
 
     async def _count(self) -> None:
-        self._sure = True
-        result, _ = await self._ask("tools/call", {"name": "counter", "arguments": {}})
+        """Check that the server counts on; the session of another process begins at one."""
+        result, port = await self._ask("tools/call", {"name": "counter", "arguments": {}})
+        if self._counted_at not in {0, port}:
+            self.tally.moved += 1
+            self._counted = 0
+        self._counted_at = port
         count = (result or {}).get("structuredContent", {}).get("count", 0)
-        if count != self._counted + 1 and (self._sure or count <= self._counted):
+        if count != self._counted + 1:
             self.tally.wrong.append(f"{self.name}: counted {count} after {self._counted}")
         self._counted = count
 
@@ -98,7 +109,7 @@ class Session:
             if status == 404 and self.era == "handshake" and method != "initialize":
                 self.tally.reopened += 1
                 self._session_id = ""
-                self._counted = 0
+                self._counted = self._counted_at = 0
                 await self.open()
                 continue
             if "result" not in answer:
@@ -108,13 +119,12 @@ class Session:
     async def _send(self, message: dict[str, Any]) -> tuple[int, dict[str, Any], int]:
         while True:
             self._turn += 1
-            port = self._ports.all[self._turn % len(self._ports.all)]
+            port = self._ports.route(self._session_id, self._turn)
             try:
                 async with asyncio.timeout(_SECONDS):
                     return *await self._exchange(port, message), port
             except (ConnectionError, asyncio.IncompleteReadError):
                 self.tally.cut += 1
-                self._sure = False
                 self._ports.remove(port)
 
     async def _exchange(self, port: int, message: dict[str, Any]) -> tuple[int, dict[str, Any]]:
