@@ -25,8 +25,9 @@ class ProxyParts:
 
     `grace` are the seconds that a client waits for the slowest of several servers before it gets what the others have,
     `longest_list` those for the complete list if it ignores list-changed notifications. Tools are not filtered if
-    `filtering` is None; `meta_tools` and `list_changes` are None then as well. `always` is the tool that is in all lists,
-    if there is one. `meter` and `tracer` are None without metrics and traces, and `sharing` if there is one process.
+    `filtering` is None; `meta_tools` and `list_changes` are None then as well. `always` is the tool that is in all
+    lists, if there is one. `meter` and `tracer` are None without metrics and traces, and `sharing` if there is one
+    process.
     """
 
     tracking: TrackingService

@@ -135,10 +135,7 @@ class Talk:
             self.receive(message)
 
     def receive(
-        self,
-        message: Message,
-        sink: ClientResponseSink | None = None,
-        headers: Mapping[bytes, bytes] = NO_HEADERS,
+        self, message: Message, sink: ClientResponseSink | None = None, headers: Mapping[bytes, bytes] = NO_HEADERS
     ) -> InFlightRequest | None:
         if message.method == "notifications/cancelled":
             asked = self.open.get(cancelled_id(message) or b"")

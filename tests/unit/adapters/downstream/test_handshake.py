@@ -1,7 +1,5 @@
 """Sessions over Streamable HTTP: who gets in, what is open, and what is left behind."""
 
-
-
 from riglm.domain import jsonrpc
 from tests.unit.adapters.downstream.conftest import Front, Started
 from tests.unit.adapters.downstream.peer import Response, request

@@ -12,8 +12,7 @@ from tests.unit.application.proxy.scripted import ShowingWorld
 
 CALLER = Caller(transport=Transport.HTTP)
 META = (
-    b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
-    b'"io.modelcontextprotocol/clientCapabilities":{}}'
+    b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
 )
 
 

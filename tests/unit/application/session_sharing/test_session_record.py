@@ -1,6 +1,5 @@
 """What processes keep of sessions: as it was, and nothing that only looks so."""
 
-
 import msgspec
 import pytest
 
