@@ -95,7 +95,7 @@ class DownstreamPort(Protocol):
     def connect(
         self, caller: Caller, channel: ClientChannel, sink: ClientResponseSink | None = None
     ) -> ClientConnection:
-        """Return a connection for a client; without a `sink` each message comes with its own."""
+        """Return a connection for a client; without a `sink`, one is given with each message."""
 
     def receive_modern(
         self,

@@ -41,7 +41,7 @@ class Connection(ClientConnection):
         "announcer",
         "caller",
         "client",
-        "hears_changes",
+        "is_notified",
         "latest_session",
         "requests",
         "tool_changes",
@@ -67,8 +67,8 @@ class Connection(ClientConnection):
         """Announces changed lists of several servers."""
         self.tool_changes = ToolChanges(channel, self._held)
         """Announces lists that riglm changed."""
-        self.hears_changes = False
-        """Whether the client was offered to hear of changes of its tool list."""
+        self.is_notified = False
+        """Whether the client is notified of changes of its tool list."""
 
     @property
     def session(self) -> Session:
@@ -161,7 +161,7 @@ class Connection(ClientConnection):
 
     def notify_changed(self, has_changed: Callable[[Session], bool]) -> None:
         """Notify the client if its list has changed."""
-        if self.hears_changes and has_changed(self.listed_session):
+        if self.is_notified and has_changed(self.listed_session):
             self.tool_changes.announce()
 
     async def close(self) -> None:

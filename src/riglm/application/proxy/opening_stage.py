@@ -62,7 +62,7 @@ class OpeningStage(Stage):
         if self._announces(request):
             reply = announce_changes(reply)
         if connection is not None:
-            connection.hears_changes = has_announced(reply)
+            connection.is_notified = has_announced(reply)
         return reply
 
     def _announces(self, request: Request) -> bool:

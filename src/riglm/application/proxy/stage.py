@@ -28,7 +28,7 @@ class Stage:
         return None
 
     def after(self, request: "Request", reply: Message | None) -> Outcome:
-        """Return the reply to send in place of this one; None stands for a request that was cancelled."""
+        """Return the reply to send in place of this one; `reply` is None if the request was cancelled."""
         return reply
 
 

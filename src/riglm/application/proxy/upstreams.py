@@ -388,7 +388,7 @@ class Upstreams(ServerMessageHandler):
         self._catalog_until = 0.0
 
     async def whole_catalog(self, request: Request) -> ToolCatalog | None:
-        """Return all tools for a meta-tool; those of the last list if the servers take too long for another one."""
+        """Return all tools for a meta-tool; those of the last list if the servers take too long to list them again."""
         if self._catalog is None or time.monotonic() >= self._catalog_until:
             changes = self.tool_changes
             with contextlib.suppress(TimeoutError):
