@@ -84,13 +84,10 @@ conformance: $(VENV)/.ready
 
 # Of the whole, lines and branches together; framing and routing, where a miss loses or misleads a message, have no gaps.
 WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,$\
-	src/riglm/adapters/mcp/wire/sse.py,src/riglm/domain/rawjson.py,$\
-	src/riglm/domain/naming.py,src/riglm/application/aggregation/router.py,$\
-	src/riglm/application/aggregation/merged_lists.py,src/riglm/application/aggregation/upstream_group.py,$\
-	src/riglm/application/forwarding/proxied_request.py,src/riglm/application/connections/single_server.py,$\
-	src/riglm/application/aggregation/upstream_group.py,src/riglm/application/aggregation/upstream_session.py,$\
-	src/riglm/application/aggregation/merged_lists.py,src/riglm/application/aggregation/merged_subscription.py,$\
-	src/riglm/application/aggregation/upstream_lists.py,src/riglm/domain/jsonrpc.py
+	src/riglm/adapters/mcp/wire/event_stream.py,src/riglm/domain/rawjson.py,$\
+	src/riglm/domain/naming.py,src/riglm/domain/jsonrpc.py,$\
+	src/riglm/application/proxy/stages.py,src/riglm/application/proxy/routing.py,$\
+	src/riglm/application/proxy/merging.py
 coverage: $(VENV)/.ready browser
 	rm -f .coverage .coverage.*
 	$(PYTEST) --cov --cov-report= $(ARGS)
