@@ -108,25 +108,25 @@ def way_of_a_list() -> str:
 
 
 def request_path() -> str:
-    """The components that a list or a call passes, and what they use."""
+    """The components that a request passes, the stages among them, and what the stages use."""
     return picture(
         270,
         [
             *_box(8, 20, 116, 84, "Transport", "stdio, HTTP, SSE", "bytes to messages"),
-            *_box(152, 20, 116, 84, "Filter", "lists, meta-tools,", "session"),
-            *_box(296, 20, 128, 84, "Connection", "one or several", "servers, denial"),
-            *_box(452, 20, 116, 84, "Request", "ends once;", "call record, span"),
+            *_box(152, 20, 116, 84, "Connection", "of one client,", "any era"),
+            *_box(296, 20, 128, 84, "Stages", "before, in order;", "after, in reverse"),
+            *_box(452, 20, 116, 84, "Members", "one or several", "servers as one"),
             *_box(596, 20, 116, 84, "Link", "stdio, HTTP, SSE", "to one server"),
-            *(part for x in (124, 268, 424, 568) for part in _arrow((x, 62), (x + 24, 62), "")),
-            *_box(80, 170, 150, 76, "Filtering", "policy, list plan", "prediction"),
-            *_box(286, 170, 148, 76, "Sessions", "by handle, key,", "connection"),
-            *_box(490, 170, 150, 76, "Recording", "queue, spool,", "store"),
-            *_arrow((190, 104), (165, 164), ""),
-            *_arrow((236, 104), (320, 164), ""),
+            *(part for x in (124, 268, 424, 568) for part in _arrow((x, 50), (x + 24, 50), "")),
+            *(part for x in (152, 296, 452, 596) for part in _arrow((x, 76), (x - 24, 76), "")),
+            *_box(80, 170, 150, 76, "Sessions", "by handle, key,", "connection"),
+            *_box(286, 170, 148, 76, "Filtering", "policy, list plan,", "prediction"),
+            *_box(490, 170, 150, 76, "Tracking", "queue, spool,", "store"),
+            *_arrow((320, 104), (190, 164), ""),
             *_arrow((360, 104), (360, 164), ""),
-            *_arrow((520, 104), (550, 164), ""),
+            *_arrow((400, 104), (530, 164), ""),
         ],
-        "The path of a list and of a call",
+        "The path of a request and of its reply",
     )
 
 
