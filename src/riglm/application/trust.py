@@ -112,6 +112,8 @@ class PinnedTools:
         each change. `list_spooled` returns the pins in spools; it is called on the worker.
         """
         self._modes = {server: mode for server, mode in on_change.items() if mode != "note"}
+        self.is_strict: Final = bool(self._modes)
+        """Whether tools of any server may be held back."""
         self._put = put
         self._on_report = on_report
         self._list_spooled = list_spooled
@@ -141,11 +143,6 @@ class PinnedTools:
         self._reported: set[tuple[str, str, str]] = set()
         self._guarded = FailingOpen(_log, "tools could not be compared with their pins, and")
         self._at_reading = FailingOpen(_log, "pinned tools could not be read; tools are compared later, and")
-
-    @property
-    def is_strict(self) -> bool:
-        """Whether tools of any server may be held back."""
-        return bool(self._modes)
 
     def needs_comparison(self, link: UpstreamLink) -> bool:
         """True if a call must wait until the server has listed its tools over this link as they are now."""

@@ -16,9 +16,6 @@ _PATH: Final = ("capabilities", "tools", "listChanged")
 class EraStage(Stage):
     """Refuses modern requests if the servers do not support the era: the client opens with `initialize` then."""
 
-    def __init__(self, parts: ProxyParts) -> None:
-        pass
-
     def before(self, request: Request) -> Outcome:
         negotiation = request.upstreams.negotiation
         return None if negotiation is None else negotiation.admit(request)

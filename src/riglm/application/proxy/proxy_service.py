@@ -54,7 +54,7 @@ class ProxyService(DownstreamPort):
         `access` rules reach only the servers that these permit.
         """
         self.parts = parts
-        self._stages: list[Stage] = [stage(parts) for stage in STAGES]
+        self._stages = [stage(parts) for stage in STAGES if stage.is_used(parts)]
         self.misreading = MisreadingStage(parts)
         """Refuses notifications as well, which pass no stages."""
         self._plans: dict[str, tuple[Step, ...]] = {}

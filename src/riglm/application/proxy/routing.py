@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from riglm.application.proxy.merging import Directory
-from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.request import Request
 from riglm.application.proxy.stage import Outcome, Stage
 from riglm.domain import jsonrpc, rawjson, request_params
@@ -112,9 +111,6 @@ class ResolveStage(Stage):
     """Finds the server of a request. In front of several servers, riglm answers what concerns all of them."""
 
     fails_closed = True
-
-    def __init__(self, parts: ProxyParts) -> None:
-        pass
 
     def before(self, request: Request) -> Outcome:
         return request.upstreams.resolve(request)

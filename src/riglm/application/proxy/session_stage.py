@@ -15,6 +15,10 @@ class SharedStateStage(Stage):
         self._sharing = parts.sharing
         self._sessions = parts.sessions
 
+    @classmethod
+    def is_used(cls, parts: ProxyParts) -> bool:
+        return parts.sharing is not None
+
     def before(self, request: Request) -> Outcome:
         place = None if self._sharing is None else request.era.place_of(request, self._sessions)
         if self._sharing is None or place is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from riglm.domain.jsonrpc import Message
 
 if TYPE_CHECKING:
+    from riglm.application.proxy.parts import ProxyParts
     from riglm.application.proxy.request import Request
 
 Outcome = Message | None | Coroutine[Any, Any, Message | None]
@@ -22,6 +23,14 @@ class Stage:
     """The methods that pass this stage; None for all."""
 
     fails_closed: ClassVar[bool] = False
+
+    def __init__(self, parts: "ProxyParts") -> None:
+        """Take what the stage works with."""
+
+    @classmethod
+    def is_used(cls, parts: "ProxyParts") -> bool:
+        """Return False if the stage would do nothing with these parts."""
+        return True
 
     def before(self, request: "Request") -> Outcome:
         """Process a request on its way in; a reply ends the way in here."""

@@ -2,10 +2,10 @@
 
 `ProxyService.handle` calls `before` of each stage in this order, then sends the request to its server.
 `ProxyService.finish` calls `after` of the stages that the request has passed, in reverse, then delivers the reply. The
-order is the same in both protocol eras, and in front of one or several servers.
+order is the same in both protocol eras, and in front of one or several servers. A stage whose `is_used` returns False
+for the parts of a process is left out.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from riglm.application.proxy.call_stage import CallStage, PermitStage
@@ -13,14 +13,13 @@ from riglm.application.proxy.list_stage import ListStage
 from riglm.application.proxy.meta_tool_stage import MetaToolStage
 from riglm.application.proxy.misreading_stage import MisreadingStage
 from riglm.application.proxy.opening_stage import EraStage, OpeningStage
-from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.routing import ResolveStage
 from riglm.application.proxy.session_stage import SessionStage, SharedStateStage
 from riglm.application.proxy.stage import Stage
 from riglm.application.proxy.subscriptions import SubscribeStage
 from riglm.application.proxy.tracing_stage import TracingStage
 
-STAGES: Final[tuple[Callable[[ProxyParts], Stage], ...]] = (
+STAGES: Final[tuple[type[Stage], ...]] = (
     TracingStage,  # starts the span of the request, and ends it
     MisreadingStage,  # refuses what a server could take for a denied call
     SharedStateStage,  # reads what other processes know of the session, and publishes what changed

@@ -25,6 +25,10 @@ class TracingStage(Stage):
     def __init__(self, parts: ProxyParts) -> None:
         self._tracer = parts.tracer
 
+    @classmethod
+    def is_used(cls, parts: ProxyParts) -> bool:
+        return parts.tracer is not None
+
     def before(self, request: Request) -> Outcome:
         if self._tracer is None:
             return None
