@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from riglm.domain.hashing import KeyedHasher
+from tests.interaction import text
 from tests.interaction.balancers import LOAD_BALANCERS, run_load_balancer
 from tests.interaction.clients.old_sse import SseLink
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
@@ -57,6 +58,9 @@ class BalancedProcesses:
     def _start(self, name: str, page_port: int, page_control_port: int) -> None:
         self._ports[page_control_port] = free_port()
         origin = self._stage.serve(*self._back, env=self._env(name, self._ports[page_control_port]))
+        self._stage.served_by(origin).wait_for_port(
+            self._ports[page_control_port]
+        )  # one failed check is enough at first
         self._ports[page_port] = int(origin.rpartition(":")[2])
         self._origins[name] = origin
 
@@ -186,6 +190,12 @@ def get_hash(arguments: str) -> str:
     return HASHER.arguments(b'{"nonce":"%b"}' % arguments.encode())
 
 
+def list_received(stage: Stage) -> Counter[str]:
+    """Return how often each call of the load reached the server, by its arguments."""
+    params = [text.value(entry.parts["params"]) for entry in stage.log().received("tools/call")]
+    return Counter(each["arguments"]["nonce"] for each in params if each["name"] == "nonce")
+
+
 def hold(number: int) -> dict[str, object]:
     """Arguments with which the server answers a call when one more than the handshake clients have called."""
     return {"group": "held", "size": CLIENTS + 1, "nonce": str(number)}
@@ -226,6 +236,7 @@ async def test_clients_of_a_killed_process_continue_at_the_other_and_lose_no_rec
                 if get_process_name(client) == "b":
                     await exchange.answer()
 
+    assert [each for each, times in list_received(stage).items() if times > 1] == [], "sent twice"
     assert len(load.failed) <= len(load.clients), load.failed
     late = [error for sent_at, error in load.failed if sent_at > killed_at]
     assert len(late) <= len(load.clients) // 4, f"not in flight when the process died: {late}"
