@@ -61,12 +61,12 @@ class Member:
         self._needs_opening = not is_open
         self._handshake = b""
         self._variant = ""
-        self._unconfirmed: set[str] = set()
+        self._unconfirmed: frozenset[str] = frozenset()
         """Lists that are known from before."""
         self._fresh_until: dict[str, float] = {}
         self._tools_version = 0
         """The link's when the tools that are known were asked for."""
-        self._changed: set[str] = set()
+        self._changed: frozenset[str] = frozenset()
         """Lists that changed while they were in flight."""
         self._opening: asyncio.Task[bool] | None = None
         self._fetching: dict[str, asyncio.Task[bool]] = {}
@@ -127,7 +127,7 @@ class Member:
         for method in methods:
             self._fresh_until.pop(method, None)
             if method in self._fetching:
-                self._changed.add(method)
+                self._changed |= {method}
 
     def fetch(self, method: str, request: Request | None) -> asyncio.Task[bool]:
         """Request a list, for a request of a client if there is one; the result is whether it has changed."""
@@ -165,7 +165,7 @@ class Member:
             self.instructions = known.instructions
         for method, capability in CAPABILITY.items():
             if method == LIST or (self._needs_opening and not self.has(capability)):
-                self._unconfirmed.add(method)
+                self._unconfirmed |= {method}
                 entries = known.entries if method == LIST else ()
                 self._upstreams.directory.learn(method, self.name, entries)
 
@@ -226,7 +226,7 @@ class Member:
         directory = self._upstreams.directory
         for method in [each for each in self._unconfirmed if directory.is_empty(each, self.name)]:
             if self.has(CAPABILITY[method]):  # it had no such list before
-                self._unconfirmed.discard(method)
+                self._unconfirmed -= {method}
                 directory.forget(method, self.name)
         if self._is_listening:
             self.link.listen(listening=True)
@@ -241,7 +241,7 @@ class Member:
         params = self._upstreams.era.own_params(request)
         related = self._upstreams.handler_for(self.link) if request is None else request.related_by(self.link)
         for _ in range(_MAX_TRIES):
-            self._changed.discard(method)
+            self._changed -= {method}
             version = self.link.tools_version
             pages, last = await list_pages(self.link, method, params, related)
             if method not in self._changed:
@@ -274,7 +274,7 @@ class Member:
     def _learn(self, method: str, entries: Sequence[Raw], tools_version: int) -> bool:
         """Store the complete list of the server. Returns True if it has changed."""
         upstreams, parts = self._upstreams, self._upstreams.parts
-        self._unconfirmed.discard(method)
+        self._unconfirmed -= {method}
         if method == LIST:
             entries = parts.pins.review(self.name, entries, compared=(self.link, tools_version))
             self._tools_version = tools_version
@@ -290,7 +290,7 @@ class Member:
         """Remove lists that are known from before: the server cannot be reached. Returns True if it had any entry."""
         had_entries = False
         for method in methods or tuple(self._unconfirmed):
-            self._unconfirmed.discard(method)
+            self._unconfirmed -= {method}
             if self._upstreams.directory.forget(method, self.name):
                 had_entries = True
                 self._upstreams.list_changed(method)
@@ -302,7 +302,7 @@ class Member:
 
     def _fetched(self, method: str) -> None:
         del self._fetching[method]
-        self._changed.discard(method)
+        self._changed -= {method}
 
     def _note_failure(self, reply: Message) -> None:
         self.reason = jsonrpc.text(jsonrpc.members(reply.error).get("message")) or "its answer was no result"

@@ -85,7 +85,7 @@ class ProxyService(DownstreamPort):
             if outcome is None or isinstance(outcome, Message):
                 reply = outcome
             else:
-                request.start(self._finish_later(request, outcome, passed[place:]))
+                request.start(self._finish_later(request, stage, reply, outcome, passed[place:]))
                 return
         self._deliver(request, reply)
 
@@ -136,16 +136,21 @@ class ProxyService(DownstreamPort):
             self.finish(request, reply)
 
     async def _finish_later(
-        self, request: Request, waiting: Coroutine[Any, Any, Message | None], passed: tuple[Stage, ...]
+        self,
+        request: Request,
+        stage: Stage,
+        reply: Message | None,
+        waiting: Coroutine[Any, Any, Message | None],
+        passed: tuple[Stage, ...],
     ) -> None:
-        reply: Message | None = None
         try:
             reply = await waiting
         except asyncio.CancelledError:
             if not request.done:
                 raise
+            reply = None
         except Exception:  # noqa: BLE001  # a stage must not cost the reply
-            reply = self._failed(request, passed[0] if passed else self._stages[0], None)
+            reply = self._failed(request, stage, reply)
         request.passed = passed
         self.finish(request, reply)
 

@@ -66,8 +66,6 @@ class Upstreams(ServerMessageHandler):
         self.parts = parts
         self.era = era
         self.connection = connection
-        self.subscriptions = Subscriptions()
-        self.server_requests = ServerRequests()
         self.listed_names: frozenset[str] = frozenset()
         """The names in the last list that a client got from here, by server or by public name."""
         self.tool_changes = 0
@@ -80,6 +78,7 @@ class Upstreams(ServerMessageHandler):
         self.only = next(iter(self.members.values())) if merged_lists is None else None
         self.negotiation: OneServerEra | SeveralServersEra | None = None
         if era is MODERN:
+            self.subscriptions = Subscriptions()
             self.negotiation = (
                 SeveralServersEra(self.members, parts.grace, parts.catalogs)
                 if self.only is None
@@ -90,10 +89,11 @@ class Upstreams(ServerMessageHandler):
         self._log_level = b""
         self._can_log = False
         self._absences: dict[str, str] = {}
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background: frozenset[asyncio.Task[Any]] = frozenset()
         self._own: Mapping[str, Callable[[Request], Outcome]] = {}
         """What riglm answers itself in front of several servers."""
         if merged_lists is not None:
+            self.server_requests = ServerRequests()
             self._merged_lists = merged_lists
             self.directory = Directory(self.members, merged_lists)
             self.router = Router(self.directory)
@@ -593,9 +593,12 @@ class Upstreams(ServerMessageHandler):
     def _start(self, work: Coroutine[Any, Any, _Result]) -> "asyncio.Task[_Result]":
         """Do something in the background, at most until the links are closed."""
         task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background |= {task}
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._background -= {task}
 
 
 def _pong(request: Request) -> Message:

@@ -3,6 +3,7 @@
 import pytest
 
 from riglm.application.proxy.proxy_service import ProxyService
+from riglm.application.proxy.stage import Stage as Base
 from riglm.application.proxy.stages import STAGES
 from riglm.domain import jsonrpc, request_params
 from riglm.domain.session import Transport
@@ -74,17 +75,25 @@ async def test_the_stages_are_the_same_in_both_eras_and_with_one_and_two_servers
     assert first == sorted(first, key=order.index)
 
 
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("name", [stage.__name__ for stage in STAGES if stage.is_used(ShowingWorld().parts)])
-async def test_a_stage_that_fails_costs_no_connection_and_opens_no_denied_tool(name):
+@pytest.mark.parametrize("step", ["before", "after"])
+async def test_a_stage_that_fails_costs_no_reply_and_opens_no_denied_tool(name, step, waits):
     stage = Stage("handshake", 1)
     [failing] = [each for each in stage.proxy._stages if type(each).__name__ == name]
 
-    def fail(*_):
+    async def fail_later():
         raise ZeroDivisionError
 
-    failing.before = failing.after = fail
+    def fail(*_):
+        if waits:
+            return fail_later()
+        raise ZeroDivisionError
+
+    has_step = getattr(type(failing), step) is not getattr(Base, step)
+    setattr(failing, step, fail)
     reply = await stage.call()
     await settle()
     is_passed = failing.methods is not None and "tools/call" not in failing.methods
-    assert bool(reply.error) == (failing.fails_closed and not is_passed)
+    assert bool(reply.error) == (failing.fails_closed and has_step and not is_passed)
     assert stage.connection.requests == {}
