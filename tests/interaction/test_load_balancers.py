@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -20,6 +20,7 @@ from tests.interaction.balancers import LOAD_BALANCERS, run_load_balancer
 from tests.interaction.clients.old_sse import SseLink
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
+from tests.interaction.log import ServerLog
 from tests.interaction.stage import Stage
 from tests.interaction.test_several_processes import count
 from tests.started import free_port
@@ -190,21 +191,22 @@ def get_hash(arguments: str) -> str:
     return HASHER.arguments(b'{"nonce":"%b"}' % arguments.encode())
 
 
-def list_received(stage: Stage) -> Counter[str]:
-    """Return how often each call of the load reached the server, by its arguments."""
-    params = [text.value(entry.parts["params"]) for entry in stage.log().received("tools/call")]
-    return Counter(each["arguments"]["nonce"] for each in params if each["name"] == "nonce")
+def list_received(log: ServerLog) -> Counter[str]:
+    """Return how often each call of the load, and each held call, reached the server."""
+    params = [text.value(entry.parts["params"]) for entry in log.received("tools/call")]
+    return Counter(f"{each['name']} {each['arguments']['nonce']}" for each in params if each["name"] != "counter")
 
 
 def hold(number: int) -> dict[str, object]:
-    """Arguments with which the server answers a call when one more than the handshake clients have called."""
-    return {"group": "held", "size": CLIENTS + 1, "nonce": str(number)}
+    """Arguments with which the server answers a call when one more than the clients have called."""
+    return {"group": "held", "size": 2 * CLIENTS + 1, "nonce": str(number)}
 
 
 @pytest.mark.parametrize("program", LOAD_BALANCERS)
 async def test_clients_of_a_killed_process_continue_at_the_other_and_lose_no_record(
     stage: Stage, postgres_url: str, program: str
 ) -> None:
+    log = stage.log()
     riglms = BalancedProcesses(stage, stage.back("http"), postgres_url)
 
     async def has_many_records() -> bool:
@@ -214,8 +216,10 @@ async def test_clients_of_a_killed_process_continue_at_the_other_and_lose_no_rec
         async with open_clients(origin, HANDSHAKE) as handshake, open_clients(origin, MODERN) as modern:
             for client in handshake:
                 assert [(await count_calls(client))[0] for _ in range(3)] == [1, 2, 3]
-            held = [await client.start_call("barrier", hold(number)) for number, client in enumerate(handshake)]
-            async with Load([*handshake, *modern]) as load:
+            clients = [*handshake, *modern]
+            held = [await client.start_call("barrier", hold(number)) for number, client in enumerate(clients)]
+            await wait_until_async(lambda: list_received(log).total() == len(clients), "the server holds the calls")
+            async with Load(clients) as load:
                 await wait_until_async(has_many_records)
                 await asyncio.to_thread(riglms.kill, "a")
                 killed_at, before = time.monotonic(), load.answers.copy()
@@ -223,20 +227,20 @@ async def test_clients_of_a_killed_process_continue_at_the_other_and_lose_no_rec
                     lambda: all(load.answers[place] >= before[place] + 10 for place in range(len(load.clients))),
                     "each client continues",
                 )
-            for client, exchange in zip(handshake, held, strict=True):
-                if get_process_name(client) == "a":
-                    with pytest.raises(ConnectionError):
-                        await exchange.answer()
-                    assert (await count_calls(client))[0] == 1
-                else:
-                    assert not exchange.outcome.done()
-                    assert (await count_calls(client))[0] == 4
-            await modern[0].call("barrier", hold(CLIENTS))  # the last of its group, if no call was sent twice
-            for client, exchange in zip(handshake, held, strict=True):
-                if get_process_name(client) == "b":
+            for client, exchange in zip(handshake, held[:CLIENTS], strict=True):
+                is_reopened = get_process_name(client) == "a"
+                assert exchange.outcome.done() == is_reopened
+                assert (await count_calls(client))[0] == (1 if is_reopened else 4)
+            failed_calls = [exchange for exchange in held if exchange.outcome.done()]
+            assert {exchange in failed_calls for exchange in held[CLIENTS:]} == {True, False}, (
+                "calls were in flight at both"
+            )
+            await modern[0].call("barrier", hold(len(clients)))  # the last of its group
+            for exchange in held:
+                with pytest.raises(ConnectionError) if exchange in failed_calls else nullcontext():
                     await exchange.answer()
 
-    assert [each for each, times in list_received(stage).items() if times > 1] == [], "sent twice"
+    assert [each for each, times in list_received(log).items() if times > 1] == [], "sent twice"
     assert len(load.failed) <= len(load.clients), load.failed
     late = [error for sent_at, error in load.failed if sent_at > killed_at]
     assert len(late) <= len(load.clients) // 4, f"not in flight when the process died: {late}"
