@@ -28,7 +28,7 @@ class Stage:
         """Take what the stage works with."""
 
     @classmethod
-    def is_used(cls, parts: "ProxyParts") -> bool:
+    def is_used(cls, parts: "ProxyParts") -> bool:  # noqa: ARG003  # that of most stages
         """Return False if the stage would do nothing with these parts."""
         return True
 

@@ -17,7 +17,7 @@ from riglm.application.proxy.bridge import BridgeLink
 from riglm.application.proxy.client_messages import ANNOUNCEMENT, ServerRequests
 from riglm.application.proxy.era_negotiation import OneServerEra, SeveralServersEra
 from riglm.application.proxy.eras import MODERN, Era
-from riglm.application.proxy.member import CAPABILITY, Member
+from riglm.application.proxy.member import CAPABILITY, NOTHING, Member
 from riglm.application.proxy.merging import Directory, MergedList, MergedListCache, merged, wait_for_each
 from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.request import LIST, Request, ask, failure, list_pages, next_cursor
@@ -42,6 +42,7 @@ LISTING_SECONDS: Final = 5.0
 _REOPENING_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
 _RESOURCE_NOT_FOUND: Final = -32002
 _LISTS: Final = ("tools", "prompts", "resources")
+_NO_TASKS: Final[frozenset[asyncio.Task[Any]]] = frozenset()
 _NO_CLIENT: Final = NullServerMessageHandler()
 _Result = TypeVar("_Result")
 _log: Final = logging.getLogger("riglm.proxy")
@@ -66,7 +67,7 @@ class Upstreams(ServerMessageHandler):
         self.parts = parts
         self.era = era
         self.connection = connection
-        self.listed_names: frozenset[str] = frozenset()
+        self.listed_names = NOTHING
         """The names in the last list that a client got from here, by server or by public name."""
         self.tool_changes = 0
         """How often servers announced that their tools changed."""
@@ -89,7 +90,7 @@ class Upstreams(ServerMessageHandler):
         self._log_level = b""
         self._can_log = False
         self._absences: dict[str, str] = {}
-        self._background: frozenset[asyncio.Task[Any]] = frozenset()
+        self._background: frozenset[asyncio.Task[Any]] = _NO_TASKS
         self._own: Mapping[str, Callable[[Request], Outcome]] = {}
         """What riglm answers itself in front of several servers."""
         if merged_lists is not None:
