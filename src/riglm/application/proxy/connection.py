@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from riglm.application.proxy.client_messages import CHANGED, DebouncedNotifier, HeldMessages, ToolChanges
+from riglm.application.proxy.client_messages import CHANGED, HeldMessages, ToolChanges
 from riglm.application.proxy.client_roots import ClientRoots
 from riglm.application.proxy.request import Request
 from riglm.application.proxy.upstreams import Upstreams
@@ -33,14 +33,13 @@ class Connection(ClientConnection):
 
     __slots__ = (
         "_channel",
-        "_held",
         "_proxy",
         "_roots",
         "_session",
         "_sink",
-        "announcer",
         "caller",
         "client",
+        "held",
         "is_notified",
         "latest_session",
         "requests",
@@ -54,7 +53,8 @@ class Connection(ClientConnection):
         self._proxy = proxy
         self._channel = channel
         self._sink = sink
-        self._held = HeldMessages(channel)
+        self.held = HeldMessages(channel)
+        """What waits until the client opens a stream."""
         self._roots: ClientRoots | None = None
         self._session: Session | None = None
         self.caller = caller
@@ -63,9 +63,7 @@ class Connection(ClientConnection):
         """Those in flight, by the key of their id."""
         self.upstreams: Upstreams | None = None
         """The servers of the handshake era; None before the first request of it."""
-        self.announcer = DebouncedNotifier(self._held.push)
-        """Announces changed lists of several servers."""
-        self.tool_changes = ToolChanges(channel, self._held)
+        self.tool_changes = ToolChanges(channel, self.held)
         """Announces lists that riglm changed."""
         self.is_notified = False
         """Whether the client is notified of changes of its tool list."""
@@ -126,7 +124,7 @@ class Connection(ClientConnection):
 
     def listen(self, *, listening: bool) -> None:
         if listening:
-            self._held.flush()
+            self.held.flush()
         if self._roots is not None:
             self._roots.listen(listening=listening)
         if self.upstreams is not None:
@@ -142,7 +140,7 @@ class Connection(ClientConnection):
             methods = CHANGED.get(message.method or "")
             if methods is not None:
                 upstreams.members[link.spec.name].forget(methods)
-                self.announcer.announce(message.method or "")
+                upstreams.announcer.announce(message.method or "")
                 return
             seen = upstreams.server_requests.to_client(link, message)
             if seen is None:
@@ -157,7 +155,7 @@ class Connection(ClientConnection):
         elif message.is_request and message.method == "ping":
             link.send(jsonrpc.answer_without_client(message))
         else:
-            self._held.keep(message)
+            self.held.keep(message)
 
     def notify_changed(self, has_changed: Callable[[Session], bool]) -> None:
         """Notify the client if its list has changed."""
@@ -167,7 +165,6 @@ class Connection(ClientConnection):
     async def close(self) -> None:
         if self._proxy.parts.list_changes is not None:
             self._proxy.parts.list_changes.remove(self)
-        self.announcer.close()
         for request in list(self.requests.values()):
             request.cancel()
         if self._session is not None:

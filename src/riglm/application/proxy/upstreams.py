@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from riglm.application.owners import server_info
 from riglm.application.proxy.bridge import BridgeLink
-from riglm.application.proxy.client_messages import ANNOUNCEMENT, ServerRequests
+from riglm.application.proxy.client_messages import ANNOUNCEMENT, DebouncedNotifier, ServerRequests
 from riglm.application.proxy.era_negotiation import OneServerEra, SeveralServersEra
 from riglm.application.proxy.eras import MODERN, Era
 from riglm.application.proxy.member import CAPABILITY, NOTHING, Member
@@ -42,6 +42,7 @@ LISTING_SECONDS: Final = 5.0
 _REOPENING_SECONDS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
 _RESOURCE_NOT_FOUND: Final = -32002
 _LISTS: Final = ("tools", "prompts", "resources")
+_NONE: Final[Mapping[str, Any]] = {}
 _NO_TASKS: Final[frozenset[asyncio.Task[Any]]] = frozenset()
 _NO_CLIENT: Final = NullServerMessageHandler()
 _Result = TypeVar("_Result")
@@ -91,10 +92,12 @@ class Upstreams(ServerMessageHandler):
         self._can_log = False
         self._absences: dict[str, str] = {}
         self._background: frozenset[asyncio.Task[Any]] = _NO_TASKS
-        self._own: Mapping[str, Callable[[Request], Outcome]] = {}
+        self._own: Mapping[str, Callable[[Request], Outcome]] = _NONE
         """What riglm answers itself in front of several servers."""
         if merged_lists is not None:
             self.server_requests = ServerRequests()
+            if connection is not None:
+                self.announcer = DebouncedNotifier(connection.held.push)
             self._merged_lists = merged_lists
             self.directory = Directory(self.members, merged_lists)
             self.router = Router(self.directory)
@@ -480,7 +483,7 @@ class Upstreams(ServerMessageHandler):
     def list_changed(self, method: str) -> None:
         """A list changed after clients had got it."""
         if self.connection is not None:
-            self.connection.announcer.announce(ANNOUNCEMENT[method])
+            self.announcer.announce(ANNOUNCEMENT[method])
         else:
             self.subscriptions.announce(ANNOUNCEMENT[method])
 
@@ -588,6 +591,8 @@ class Upstreams(ServerMessageHandler):
         """Close all links."""
         for task in self._background:
             task.cancel()
+        if self.connection is not None and self.only is None:
+            self.announcer.close()
         closing = (member.close() for member in self.members.values())
         await asyncio.gather(*self._background, *closing, return_exceptions=True)
 
