@@ -88,5 +88,8 @@ def run_load_balancer(program: str, ports: Mapping[int, int], env: Mapping[str, 
         try:
             process.wait_for_port(port)
             yield f"http://127.0.0.1:{port}"
+        except BaseException as error:
+            error.add_note(f"{program}: {errors.read_text(errors='replace')[-2000:]}")
+            raise
         finally:
             process.end()
