@@ -14,8 +14,7 @@ from tests.stores.postgres import PostgresServer
 
 from riglm.adapters.analytics.engine import memory_database
 from riglm.adapters.analytics.sql import SqlAnalytics
-from riglm.application.tracking.record_queue import QueueLimits
-from riglm.application.tracking.recorder import Recorder
+from riglm.application.tracking.recorder import QueueLimits, Recorder
 from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod

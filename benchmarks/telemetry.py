@@ -15,7 +15,7 @@ from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
 from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.proxy_service import ProxyService
 from riglm.application.sessions.registry import IdentificationSettings, SessionRegistry
-from riglm.application.tracking.record_queue import QueueItem
+from riglm.application.tracking.recorder import QueueItem
 from riglm.application.tracking.tracking_service import TrackingService
 from riglm.domain import jsonrpc
 from riglm.domain.hashing import KeyedHasher

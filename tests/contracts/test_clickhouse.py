@@ -79,8 +79,8 @@ def test_rows_expire(server: ClickHouseStandIn, store: ClickHouse):
         server.url.replace("/default", "/brief"), days=7, installation="one", timeout_seconds=30.0
     ) as brief:
         session = a_session(started_at=time.time())
-        young, old = an_invocation(session, "young"), an_invocation(session, "old")
-        young, old = (dataclasses.replace(each, timestamp=at) for each, at in ((young, time.time()), (old, 1000.0)))
+        young = an_invocation(session, "young", timestamp=time.time())
+        old = an_invocation(session, "old", timestamp=1000.0)
         brief.record_many([session, young, old])
         brief._opened.command("OPTIMIZE TABLE invocation FINAL")
         assert [call.tool for call in stored(brief)[session.id].calls] == ["young"]
@@ -140,7 +140,7 @@ def test_a_session_that_is_erased_while_its_records_are_written_is_gone(store: C
 def test_a_different_number_of_days_takes_effect(server: ClickHouseStandIn, store: ClickHouse):
     store._opened.command("CREATE DATABASE changed")
     session = a_session(started_at=time.time())
-    old = dataclasses.replace(an_invocation(session, "read"), timestamp=time.time() - 100 * 86_400)
+    old = an_invocation(session, "read", timestamp=time.time() - 100 * 86_400)
     for days, kept in ((730, 1), (0, 1), (7, 0), (0, 0)):
         url = server.url.replace("/default", "/changed")
         with ClickHouse(url, days=days, installation="one", timeout_seconds=30.0) as changed:

@@ -241,6 +241,7 @@ def test_a_record_that_fails_alone_in_a_sound_file_does_not_hold_up_the_others(f
             raise error
 
     monkeypatch.setattr(storing, "store", store)
+    monkeypatch.setattr(storing, "_append_calls", lambda *_: False)
     with SqliteSpool(tmp_path / "spool") as left:
         left.append([session, *calls[:20]])
     with Recorder(

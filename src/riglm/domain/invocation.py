@@ -1,9 +1,10 @@
 """An invocation: one `tools/call`."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
+
+import msgspec
 
 
 class DiscoveryMethod(StrEnum):
@@ -32,8 +33,7 @@ USES: Final = frozenset({None, ErrorKind.TOOL})
 """How the invocations end in which a tool surely ran: any other end may be that of a tool that there is not."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolInvocation:
+class ToolInvocation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One `tools/call` and how it ended. Results are never kept.
 
     `tool` is the name as the client sees it; `upstream` the name of the server that ran it. `arguments_hash` is a keyed

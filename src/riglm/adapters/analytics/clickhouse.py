@@ -169,7 +169,7 @@ class ClickHouse(ArchivePort):
             self._insert("session", [{"id": each.session_id, "ended_at": each.ended_at} for each in ends])
             self._insert_new("exposure", [rows.exposure_row(each) for each in lists])
             calls = (each for each in records if isinstance(each, ToolInvocation))
-            self._insert_new("invocation", [rows.invocation_row(each) for each in calls])
+            self._insert_new("invocation", [rows.invocation_row(each, lambda text: text) for each in calls])
         self._delete(self._stored(self._erased(ids)))  # some may have been erased meanwhile
 
     def count_sessions(self, since: float = 0.0) -> tuple[int, int]:

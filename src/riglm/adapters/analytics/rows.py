@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import Column, ColumnElement, Connection, FromClause, Select, Table, delete, exists, func, or_, select
 
 from riglm.adapters.analytics.prediction_store import to_json
-from riglm.adapters.analytics.tables import exposure, session, toolset
+from riglm.adapters.analytics.tables import exposure, invocation, session, toolset
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
 from riglm.domain.learning import LearnedPair
@@ -47,6 +47,7 @@ def from_bytes(data: bytes, dimensions: int, rows: int | None = None) -> "Vector
     return np.frombuffer(data, dtype="<f4").reshape(shape)
 
 
+_CALL_COLUMNS: Final = tuple(invocation.c.keys())
 _WORD_BITS: Final = 64
 _MAX_HASH_LENGTH: Final = 64
 _MAX_WORD_LENGTH: Final = 16
@@ -131,24 +132,39 @@ def session_from(row: Mapping[Any, Any], tools_available: NameTuple, sequence: i
     return Session(**fields, client=client, sequence=sequence)
 
 
-def invocation_row(call: ToolInvocation) -> DatabaseRow:
-    """An invocation, without an error code, which a server may choose, that is too large for a database."""
-    code = call.error_code
-    return {
-        "id": call.id,
-        "session_id": call.session_id,
-        "tool": call.tool,
-        "upstream": call.upstream,
-        "timestamp": finite(call.timestamp),
-        "duration_ms": finite(call.duration_ms),
-        "success": call.success,
-        "sequence_number": operator.index(call.sequence_number),
-        "arguments_hash": _text(call.arguments_hash, _MAX_HASH_LENGTH),
-        "arguments": call.arguments,
-        "error_kind": None if call.error_kind is None else call.error_kind.value,
-        "error_code": None if code is None or code.bit_length() >= _WORD_BITS else code,
-        "found": call.found.value,
-    }
+def invocation_values(
+    call: ToolInvocation, text: Callable[[str], str], id_: UUID | bytes, session_id: UUID | bytes
+) -> tuple[Any, ...]:
+    """An invocation in the order of its columns, with ids as the database takes them, and texts as `text` gives them.
+
+    Without an error code, which a server may choose, that is too large for a database.
+    """
+    kind, code, raw, hash_ = call.error_kind, call.error_code, call.arguments, call.arguments_hash
+    at, duration = call.timestamp, call.duration_ms
+    if not (math.isfinite(at) and math.isfinite(duration)):
+        raise ValueError("a time is no finite number")
+    if not isinstance(hash_, str) or len(hash_) > _MAX_HASH_LENGTH:
+        raise ValueError("this is no hash")
+    return (
+        id_,
+        session_id,
+        text(call.tool),
+        text(call.upstream),
+        at,
+        duration,
+        operator.index(call.success),
+        operator.index(call.sequence_number),
+        hash_,
+        None if raw is None else text(raw),
+        None if kind is None else kind._value_,
+        None if code is None or code.bit_length() >= _WORD_BITS else code,
+        call.found._value_,
+    )
+
+
+def invocation_row(call: ToolInvocation, text: Callable[[str], str]) -> DatabaseRow:
+    """An invocation by column."""
+    return dict(zip(_CALL_COLUMNS, invocation_values(call, text, call.id, call.session_id), strict=True))
 
 
 def invocation_from(row: Mapping[Any, Any]) -> ToolInvocation:

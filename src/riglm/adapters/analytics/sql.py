@@ -2,24 +2,20 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Self
+from typing import Any, Self
 from uuid import UUID
 
-from riglm.adapters.analytics import storing
-from riglm.adapters.analytics.database import Database, FalseCorruptionError, FileReplacedError
-from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_conflict, is_postgresql
+from riglm.adapters.analytics.database import Database
+from riglm.adapters.analytics.engine import TIMEOUT_SECONDS, is_postgresql
 from riglm.adapters.analytics.forgetting import SqlErasure
 from riglm.adapters.analytics.maintenance import SqlMaintenance
 from riglm.adapters.analytics.prediction_store import Execute, PredictionStatements
 from riglm.adapters.analytics.queries import SqlQueries
-from riglm.domain.errors import AnalyticsUnavailableError
-from riglm.domain.invocation import ToolInvocation
-from riglm.ports.analytics import AnalyticsPort, Record, RecordRejectedError
-
-_ATTEMPTS: Final = 3  # of a transaction that conflicted, or met a file that was replaced or repaired
+from riglm.adapters.analytics.storing import SqlRecording
+from riglm.ports.analytics import AnalyticsPort
 
 
-class SqlAnalytics(SqlQueries, SqlMaintenance, SqlErasure, PredictionStatements, AnalyticsPort):
+class SqlAnalytics(SqlRecording, SqlQueries, SqlMaintenance, SqlErasure, PredictionStatements, AnalyticsPort):
     """Keeps usage in the SQLite or PostgreSQL database at a URL; entering it connects and upgrades the schema.
 
     Raises `SchemaTooNewError` on entering when a newer riglm wrote the store. `timeout` is how many seconds a record
@@ -53,27 +49,6 @@ class SqlAnalytics(SqlQueries, SqlMaintenance, SqlErasure, PredictionStatements,
 
     def maintenance_lease(self) -> AbstractContextManager[bool]:
         return self._database.lease()
-
-    def record_many(self, records: Sequence[Record]) -> None:
-        for more in reversed(range(_ATTEMPTS)):
-            try:
-                self._store(records)
-            except FalseCorruptionError as error:
-                if not more:  # before, another process may have mended it just now
-                    raise RecordRejectedError(f"a record cannot be stored: {error}") from error
-            except AnalyticsUnavailableError as error:
-                if not more or not (is_conflict(error) or isinstance(error, FileReplacedError)):
-                    raise
-            else:
-                return
-
-    def _store(self, records: Sequence[Record]) -> None:
-        if all(type(record) is ToolInvocation for record in records) and self._database.append(
-            lambda connection: storing.store(connection, records, self._names)
-        ):
-            return
-        with self._database.writing() as connection:
-            storing.store(connection, records, self._names)
 
     def _to_id(self, id_: UUID) -> UUID | bytes:
         return id_ if self._is_postgresql else id_.bytes

@@ -7,19 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import lru_cache, partial
-from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple, get_args
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, get_args
 from uuid import UUID
 
 import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Dialect,
     FromClause,
-    Table,
-    TypeDecorator,
     and_,
     bindparam,
     case,
@@ -32,13 +29,13 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
-from sqlalchemy.types import TypeEngine
 
 from riglm.adapters.analytics import rows
-from riglm.adapters.analytics.engine import reason_of
-from riglm.adapters.analytics.rows import DatabaseRow, delete_rows, insert_into, keep_lists, rows_in, upsert
+from riglm.adapters.analytics.database import FalseCorruptionError, FileReplacedError, SqlStore
+from riglm.adapters.analytics.engine import is_conflict, reason_of
+from riglm.adapters.analytics.prediction_store import storable
+from riglm.adapters.analytics.rows import delete_rows, insert_into, keep_lists, rows_in, upsert
 from riglm.adapters.analytics.tables import (
     exposure,
     forgotten,
@@ -51,6 +48,7 @@ from riglm.adapters.analytics.tables import (
     tool_pin,
     training_update,
 )
+from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.exposure import Exposure
 from riglm.domain.invocation import ToolInvocation
 from riglm.domain.learning import LearnedPair, PairSource
@@ -201,38 +199,99 @@ _UNBINDABLE: Final = "Error binding parameter"  # Python's words for a type that
 _LIMIT_EXCEEDED: Final = "54"  # the class of PostgreSQL's errors about values that are too large for it
 
 
-def store(connection: Connection | sqlite3.Connection, records: Sequence[Record], names: Callable[[str], str]) -> bool:
-    """Store records in the transaction of `connection`; `names` gives the keyed hash of a client's name.
+_ATTEMPTS: Final = 3  # of a transaction that conflicted, or met a file that was replaced or repaired
 
-    With a connection of SQLite's driver, a few calls take a fifth of the CPU time. It returns False if they cannot be
-    stored that way: calls of an erased session are among them, something else is, or one does not fit.
+
+class SqlRecording(SqlStore):
+    """Stores records; part of `SqlAnalytics`."""
+
+    def record_many(self, records: Sequence[Record]) -> None:
+        for more in reversed(range(_ATTEMPTS)):
+            try:
+                if all(type(record) is ToolInvocation for record in records) and self._database.append(
+                    lambda connection: _append_calls(connection, records)  # type: ignore[arg-type]
+                ):
+                    return
+                with self._database.writing() as connection:
+                    store(connection, records, self._names)
+            except FalseCorruptionError as error:
+                if not more:  # before, another process may have mended it just now
+                    raise RecordRejectedError(f"a record cannot be stored: {error}") from error
+            except AnalyticsUnavailableError as error:
+                if not more or not (is_conflict(error) or isinstance(error, FileReplacedError)):
+                    raise
+            else:
+                return
+
+
+def store(connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
+    """Store records in the transaction of `connection`; `names` gives the keyed hash of a client's name.
 
     Raises `RecordRejectedError` when one of them does not fit, or when learned pairs have no place; other failures
     are the database's own.
     """
-    if isinstance(connection, sqlite3.Connection):
-        return _store_calls(connection, records)
     with _refusing():
         _store(connection, without_forgotten(connection, records, names))
-    return True
 
 
+_CALL_COLUMNS: Final = tuple(invocation.c.keys())
+_INTO: Final = f"INSERT INTO invocation ({', '.join(_CALL_COLUMNS)})".replace("timestamp", '"timestamp"')
+_ONE: Final = f"({', '.join('?' * len(_CALL_COLUMNS))})"
+_UNLESS_STORED: Final = "ON CONFLICT (id) DO NOTHING"
+_INSERT: Final = f"{_INTO} VALUES {_ONE} {_UNLESS_STORED}"
+_AT_ONCE: Final = 64
+_INSERT_MANY: Final = f"{_INTO} VALUES {', '.join([_ONE] * _AT_ONCE)} {_UNLESS_STORED}"
+_INSERT_JSON: Final = f"{_INTO} SELECT * FROM json_populate_recordset(NULL::invocation, %s::json) {_UNLESS_STORED}"  # noqa: S608
 _ERASED: Final = "SELECT 1 FROM forgotten WHERE whose = 'session' AND \"key\" = ?"
 
 
-def _store_calls(connection: sqlite3.Connection, records: Sequence[Record]) -> bool:
-    calls = [record for record in records if isinstance(record, ToolInvocation)]
-    sessions = {str(call.session_id) for call in calls}
-    if len(calls) < len(records) or any(connection.execute(_ERASED, (key,)).fetchall() for key in sessions):
+def _append_calls(connection: sqlite3.Connection, calls: Sequence[ToolInvocation]) -> bool:
+    """Insert calls by SQLite's driver, which takes a fraction of SQLAlchemy's time; many rows in a statement take less.
+
+    Return False if they cannot be stored that way: calls of an erased session are among them, or one does not fit.
+    """
+    if any(connection.execute(_ERASED, (str(id_),)).fetchall() for id_ in {call.session_id for call in calls}):
         return False
-    plan = _plan(invocation, _SQLITE)
     try:
-        connection.executemany(plan.statement, map(plan.values, plan.prepare(list(map(rows.invocation_row, calls)))))
+        values = _sqlite_values(calls)
+        many = len(values) // _AT_ONCE * _AT_ONCE
+        for start in range(0, many, _AT_ONCE):
+            connection.execute(_INSERT_MANY, list(chain.from_iterable(values[start : start + _AT_ONCE])))
+        connection.executemany(_INSERT, values[many:])
     except sqlite3.OperationalError:
         raise
     except (sqlite3.Error, *_BAD_VALUE):
         return False
     return True
+
+
+def _insert_calls(connection: Connection, calls: Sequence[ToolInvocation]) -> None:
+    """Insert the calls that are not stored.
+
+    PostgreSQL gets the rows as one JSON text: one message and one statement, several times as fast as a statement for
+    each row.
+    """
+    if not calls:
+        return
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(_INSERT, _sqlite_values(calls))
+    else:
+        text = _Storable().__getitem__
+        new = [rows.invocation_row(call, text) for call in calls]
+        connection.exec_driver_sql(_INSERT_JSON, (msgspec.json.encode(new).decode(),))
+
+
+def _sqlite_values(calls: Sequence[ToolInvocation]) -> list[tuple[Any, ...]]:
+    text = _Storable().__getitem__
+    return [rows.invocation_values(call, text, call.id.bytes, call.session_id.bytes) for call in calls]
+
+
+class _Storable(dict[str, str]):
+    """Texts as they can be stored; calls have few different names."""
+
+    def __missing__(self, text: str) -> str:
+        found = self[text] = storable(text)
+        return found
 
 
 @contextmanager
@@ -297,8 +356,10 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
             "project": func.coalesce(func.nullif(given.project, ""), session.c.project),
         },
     )
-    insert_new(connection, invocation, list(map(rows.invocation_row, given[ToolInvocation])))
-    insert_new(connection, exposure, list(map(rows.exposure_row, given[Exposure])))
+    _insert_calls(connection, given[ToolInvocation])
+    if given[Exposure]:
+        shown = list(map(rows.exposure_row, given[Exposure]))
+        connection.execute(insert_into(connection, exposure).on_conflict_do_nothing(), shown)
     end_sessions(connection, {each.session_id: each.ended_at for each in given[SessionClosed]})
     _put_tool_catalogs(connection, given[StoredToolCatalog])
     _put_tool_pins(connection, given[ToolPin])
@@ -383,57 +444,3 @@ def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
     if example:
         note = insert_into(connection, training_update).on_conflict_do_nothing()
         connection.execute(note, [{"pair_id": pair, "session_id": by} for pair, by in sorted(example)])
-
-
-_PLANS: Final = 16
-_SQLITE: Final = SQLiteDialect_pysqlite()
-
-
-class _Plan(NamedTuple):
-    """The statement that inserts rows of a table, how values are prepared by column, and what gives all of a row."""
-
-    statement: str
-    preparations: tuple[tuple[str, Callable[[Any], Any]], ...]
-    values: Callable[[DatabaseRow], tuple[Any, ...]]
-
-    def prepare(self, new: Sequence[DatabaseRow]) -> Sequence[DatabaseRow]:
-        """Prepare the values of rows in place, and return the rows."""
-        for row in new:
-            for name, to in self.preparations:
-                row[name] = to(row[name])
-        return new
-
-
-def insert_new(connection: Connection, table: Table, new: Sequence[DatabaseRow]) -> None:
-    """Insert the rows whose id is not there yet; each row has all columns.
-
-    SQLite's driver repeats a prepared statement for all rows in C. PostgreSQL gets the rows as one JSON text: one
-    message and one statement, several times as fast as a statement for each row.
-    """
-    if not new:
-        return
-    plan = _plan(table, connection.dialect)
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql(plan.statement, list(map(plan.values, plan.prepare(new))))
-    else:
-        connection.exec_driver_sql(plan.statement, (msgspec.json.encode(plan.prepare(new)).decode(),))
-
-
-@lru_cache(_PLANS)
-def _plan(table: Table, dialect: Dialect) -> _Plan:
-    quote = dialect.identifier_preparer.quote
-    found = ((column.name, _preparation(column.type.dialect_impl(dialect), dialect)) for column in table.c)
-    names, name = ", ".join(quote(column.name) for column in table.c), quote(table.name)
-    if dialect.name == "sqlite":
-        values = f"VALUES ({', '.join('?' * len(table.c))})"
-    else:
-        values = f"SELECT {names} FROM json_populate_recordset(NULL::{name}, %s::json)"  # noqa: S608  # our own names
-    statement = f"INSERT INTO {name} ({names}) {values} ON CONFLICT (id) DO NOTHING"
-    preparations = tuple((column, prepare) for column, prepare in found if prepare is not None)
-    return _Plan(statement, preparations, itemgetter(*table.c.keys()))
-
-
-def _preparation(type_: TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
-    if isinstance(type_, TypeDecorator) and type_.impl_instance.bind_processor(dialect) is None:
-        return partial(type_.process_bind_param, dialect=dialect)  # without SQLAlchemy's call around each call
-    return type_.bind_processor(dialect)

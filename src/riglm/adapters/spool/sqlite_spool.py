@@ -67,6 +67,8 @@ def _parse(line: bytes) -> Any:
 
 
 def _values(record: Any) -> dict[str, Any]:
+    if isinstance(record, ToolInvocation):
+        return msgspec.structs.asdict(record)
     return {field.name: getattr(record, field.name) for field in fields(record) if field.name != _TRANSIENT}
 
 

@@ -4,12 +4,13 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, Literal
 from uuid import UUID
 
 from riglm.application.failing_open import FailingOpen
 from riglm.application.tool_lists.selection import NO_LIST, ListSelection
-from riglm.application.tracking.record_queue import QueueItem
+from riglm.application.tracking.recorder import QueueItem
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.hashing import KeyedHasher
 from riglm.domain.invocation import DiscoveryMethod, ErrorKind, ToolInvocation
@@ -162,29 +163,43 @@ class TrackingService:
             raw = None if self._hides_arguments else arguments
             keeps = self._keeps_arguments and not is_confidential
             code = error_code if error_code is not None and abs(error_code) <= _MAX_CODE else None
-
-            def record() -> ToolInvocation:
-                """Return the record; its id is made late, so that ids ascend, and its hash, so that no call waits."""
-                return ToolInvocation(
-                    id=uuid7(),
-                    session_id=session.id,
-                    tool=tool,
-                    upstream=upstream,
-                    timestamp=started,
-                    duration_ms=duration_ms,
-                    success=error_kind is None,
-                    sequence_number=sequence_number,
-                    arguments_hash="" if raw is None else self._hasher.arguments(raw),
-                    arguments=raw.decode("utf-8", "replace") if raw is not None and keeps else None,
-                    error_kind=error_kind,
-                    error_code=code,
-                    found=found,
-                )
-
+            fixed = (session.id, tool, upstream, started, duration_ms, sequence_number, error_kind, code, found)
+            record = partial(self._invocation, raw, keeps, *fixed)
             self._put(record, _BYTES_PER_NOTE if raw is None else _BYTES_PER_NOTE + len(raw))
             if _log.isEnabledFor(logging.DEBUG):
                 about = {"session": str(session.id), "tool": tool, "upstream": upstream, "outcome": outcome}
                 _log.debug("tool call ended", extra={**about, "duration_ms": round(duration_ms, 1)})
+
+    def _invocation(
+        self,
+        raw: bytes | None,
+        keeps: bool,
+        session_id: UUID,
+        tool: str,
+        upstream: str,
+        started: float,
+        duration_ms: float,
+        sequence_number: int,
+        error_kind: ErrorKind | None,
+        error_code: int | None,
+        found: DiscoveryMethod,
+    ) -> ToolInvocation:
+        """Return the record of a call; its id is made late, so that ids ascend, and its hash, so that no call waits."""
+        return ToolInvocation(
+            id=uuid7(),
+            session_id=session_id,
+            tool=tool,
+            upstream=upstream,
+            timestamp=started,
+            duration_ms=duration_ms,
+            success=error_kind is None,
+            sequence_number=sequence_number,
+            arguments_hash="" if raw is None else self._hasher.arguments(raw),
+            arguments=raw.decode("utf-8", "replace") if raw is not None and keeps else None,
+            error_kind=error_kind,
+            error_code=error_code,
+            found=found,
+        )
 
     def _note_list(self, session: Session, selection: ListSelection, available: tuple[str, ...]) -> None:
         """Keep a list as the session's last one."""

@@ -27,6 +27,14 @@ PLAIN = {
 TRANSIENT = {"reserved"}
 
 
+def field_names(kind: Any) -> tuple[str, ...]:
+    """Return the names of a record's fields that are written down."""
+    if hasattr(kind, "__struct_fields__"):
+        return kind.__struct_fields__
+    found = fields(kind) if is_dataclass(kind) else ()
+    return tuple(each.name for each in found if each.init and each.name not in TRANSIENT)
+
+
 def strategy(hint: Any) -> st.SearchStrategy[Any]:
     """Return what may be in a field of this type."""
     origin, arguments = get_origin(hint), get_args(hint)
@@ -38,9 +46,8 @@ def strategy(hint: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(*map(strategy, arguments), max_size=3)
     if origin is Literal:
         return st.sampled_from(arguments)
-    if is_dataclass(hint):
+    if names := field_names(hint):
         hints = get_type_hints(hint)
-        names = [each.name for each in fields(hint) if each.init and each.name not in TRANSIENT]
         return st.builds(hint, **{name: strategy(hints[name]) for name in names})
     return st.sampled_from(hint) if issubclass(hint, Enum) else PLAIN[hint]
 

@@ -1,7 +1,5 @@
 """What is written down of a record is all of it."""
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,12 +7,12 @@ from hypothesis import strategies as st
 
 from riglm.adapters.spool.sqlite_spool import decode, encode
 from tests.records import a_learned_pair
-from tests.unit.adapters.spool.kinds import KINDS
+from tests.unit.adapters.spool.kinds import KINDS, field_names
 
 
 def told(record):
     """All fields of a record, in values that can be compared."""
-    values = {each.name: getattr(record, each.name) for each in fields(record)}
+    values = {name: getattr(record, name) for name in field_names(type(record))}
     return {name: value.tobytes() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from riglm.application.tracking.record_queue import QueueLimits
-from riglm.application.tracking.recorder import Backoff, Recorder
+from riglm.adapters.spool.sqlite_spool import SqliteSpool
+from riglm.application.tracking.recorder import Backoff, QueueLimits, Recorder
 from riglm.domain.errors import AnalyticsUnavailableError
 from tests.contracts.analytics_contract import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
@@ -182,7 +182,7 @@ def test_records_that_the_store_refuses_do_not_hold_up_the_others(shop, caplog, 
 
 def test_a_record_that_cannot_be_made_does_not_hold_up_the_others(shop, caplog):
     class Broken:
-        def record(self):
+        def __call__(self):
             raise RuntimeError("broken note")
 
     with Eager(lambda: shop) as recorder:
@@ -216,7 +216,7 @@ def test_a_store_that_goes_away_while_a_batch_is_narrowed_down_loses_and_doubles
 
 
 @pytest.mark.parametrize("allowed", [0, 1])
-def test_a_recorder_whose_threads_are_not_allowed_fails_where_it_is_started(shop, monkeypatch, allowed):
+def test_a_recorder_whose_threads_are_not_allowed_fails_where_it_is_started(shop, tmp_path, monkeypatch, allowed):
     start, started = threading.Thread.start, []
 
     def refuse(thread):
@@ -226,7 +226,7 @@ def test_a_recorder_whose_threads_are_not_allowed_fails_where_it_is_started(shop
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    recorder = Recorder(lambda: shop)
+    recorder = Recorder(lambda: shop, open_spool=lambda: SqliteSpool(tmp_path))
     with pytest.raises(RuntimeError, match="new thread"):
         recorder.start()
     assert len(started) == allowed

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from riglm.adapters.spool.sqlite_spool import SqliteSpool, survey
-from riglm.application.tracking.record_queue import QueueLimits
-from riglm.application.tracking.recorder import Backoff
+from riglm.application.tracking.recorder import Backoff, QueueLimits
 from riglm.ports.analytics import LearnedPairsDeleted, SessionClosed
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_learned_pair, a_session, an_exposure, an_invocation
@@ -138,7 +137,7 @@ class Recording(RuleBasedStateMachine):
         assert obeys_the_law(self.recorder)
         assert (counts.queued, counts.dropped) == (0, 0)
         self.shop.gate.set()  # a process that is gone hangs no more
-        self.recorder._writer.join(SOON)
+        self.recorder._storing.join(SOON)
         self.start()
 
     @invariant()

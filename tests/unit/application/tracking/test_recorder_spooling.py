@@ -7,7 +7,7 @@ import pytest
 
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
 from riglm.application.tracking import recorder as recording
-from riglm.application.tracking.record_queue import QueueLimits
+from riglm.application.tracking.recorder import QueueLimits
 from riglm.ports.spool import SpoolUnavailableError
 from tests.records import a_session, an_invocation
 from tests.unit.application.tracking.shop import SOON, Eager, Shop, obeys_the_law
@@ -135,7 +135,7 @@ def test_a_short_run_stores_at_its_end_what_ended_processes_left(shop, root, mon
     for session in left[:3]:
         with SqliteSpool(root) as spool:
             spool.append([session, an_invocation(session, "read")])
-    shop.on_try = lambda: wait_until(lambda: recorder._queue.is_closed)
+    shop.on_try = lambda: wait_until(lambda: recorder._is_closed)
     recorder = spooling(shop, root, timeout_seconds=3600.0, limits=QueueLimits(batch_records=1))
     recorder.start()
     for session in left[3:]:
@@ -157,7 +157,7 @@ def test_the_end_does_not_wait_for_a_store_that_hangs_and_keeps_what_hangs_with_
     counts = recorder.close(timeout=0.05)
     assert (counts.stored, counts.queued, counts.spooled) == (0, 0, 20)
     shop.gate.set()  # the store took them after all
-    wait_until(lambda: recorder._writer.batch is None)
+    wait_until(lambda: recorder._given is None)
     assert (recorder.counts().stored, recorder.counts().spooled) == (0, 20)
     with spooling(shop, root) as after:
         wait_until(lambda: after.counts().stored == 20)
@@ -182,7 +182,7 @@ def test_the_end_waits_for_a_store_that_is_still_being_opened(shop, root, monkey
     ended = threading.Event()
 
     def open_store():
-        wait_until(lambda: recorder.counts().spooled == 1 and recorder._queue.is_closed)
+        wait_until(lambda: recorder.counts().spooled == 1 and recorder._is_closed)
         ended.wait(0.2)  # longer than the end takes that waits for nothing
         monkeypatch.setattr(recording, "_LAST_DRAIN_SECONDS", SOON)
         return shop
@@ -204,11 +204,11 @@ def test_the_end_takes_what_was_spooled_unless_the_store_hangs_and_then_it_stays
     recorder.start()
     assert shop.tried.wait(SOON)
     if not hangs:
-        shop.on_try = lambda: wait_until(lambda: recorder._queue.is_closed)
+        shop.on_try = lambda: wait_until(lambda: recorder._is_closed)
         shop.gate.set()
     counts = recorder.close(timeout=0.05 if hangs else SOON)
     shop.gate.set()  # a store that hung took them after all
-    wait_until(lambda: recorder._writer.batch is None)
+    wait_until(lambda: recorder._given is None)
     for told in (counts, recorder.counts()):
         assert (told.stored, told.spooled) == ((0, 10) if hangs else (10, 0))
     assert len(list(root.glob("*.db"))) == hangs
