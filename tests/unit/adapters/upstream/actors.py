@@ -5,7 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, deliver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, report_unreadable
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.wire.decoding import decode
 from riglm.domain import jsonrpc
@@ -153,7 +153,11 @@ class Wire(MessageChannel):
 
     def say(self, message: object) -> None:
         line = message if isinstance(message, bytes) else json.dumps(message).encode()
-        deliver(decode(line), line, receiver=self.receiver, upstream="server")
+        decoded = decode(line)
+        if isinstance(decoded, Message):
+            self.receiver.received(decoded)
+        else:
+            report_unreadable(line, decoded, self.receiver, "server")
 
     def answer(self, asked: dict[str, Any], result: object = None) -> None:
         self.say({"jsonrpc": "2.0", "id": asked["id"], "result": {} if result is None else result})

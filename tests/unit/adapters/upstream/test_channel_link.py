@@ -4,11 +4,12 @@ from types import SimpleNamespace
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines
-from riglm.adapters.mcp.upstream.channel import answered_id, deliver, not_an_answer
+from riglm.adapters.mcp.upstream.channel import answered_id, not_an_answer, report_unreadable
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.wire.decoding import decode
 from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
 from tests.unit.adapters.upstream.actors import QUICK, SPEC, ask, greeted, settle
 from tests.waiting import wait_until_async
@@ -192,7 +193,9 @@ async def test_a_server_that_answers_no_handshake_is_restarted_after_the_second(
     ],
 )
 def test_a_line_that_is_no_message_may_show_another_framing(caplog, line, framing):
-    deliver(decode(line), line, receiver=SimpleNamespace(missed=lambda *_: None), upstream="s")
+    error = decode(line)
+    assert isinstance(error, MalformedMessageError)
+    report_unreadable(line, error, SimpleNamespace(missed=lambda *_: None), "s")
     (record,) = caplog.records
     assert getattr(record, "framing", "") == framing
 

@@ -3,16 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import (
-    NOTED,
-    HandshakeReplay,
-    MessageChannel,
-    Opener,
-    PendingRequests,
-    log_unawaited,
-    progress_token,
-)
-from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.channel import NOTED, HandshakeReplay, MessageChannel, Opener, log_unawaited
+from riglm.adapters.mcp.upstream.deadlines import PendingRequests, RequestDeadline, UpstreamTimeouts, progress_token
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain import jsonrpc

@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
+from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import UpstreamRequest
 
 _SWEEP_SECONDS: Final = 0.25
@@ -144,3 +146,109 @@ class Deadlines:
         if was_quiet and waiting.has_progressed:
             words += " of its last message"
         waiting.reply.failed(ErrorKind.TIMEOUT, f"upstream {self._name!r} {words}")
+
+
+class PendingRequests(Deadlines):
+    """Finds a waiting request by the key of its id, as the server knows it, or by its reply; ends each one once."""
+
+    def __init__(
+        self, name: str, timeout_seconds: UpstreamTimeouts, on_expiry: Callable[[bytes, UpstreamRequest], None]
+    ) -> None:
+        """`on_expiry` gets the key of a request that timed out, before it fails."""
+        super().__init__(name, timeout_seconds)
+        self._on_expiry = on_expiry
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._waiting
+
+    def __iter__(self) -> Iterator[RequestDeadline]:
+        return iter(self._waiting.values())
+
+    @property
+    def keys(self) -> list[bytes]:
+        """The keys of all requests that wait."""
+        return [waiting.key for waiting in self]
+
+    @property
+    def only(self) -> RequestDeadline | None:
+        """The one request that waits, None when there are none or several."""
+        return next(iter(self)) if len(self) == 1 else None
+
+    def sent(self, key: bytes, reply: UpstreamRequest) -> None:
+        """A request was sent."""
+        self.add(reply, self._expired, key)
+
+    def get(self, key: bytes) -> RequestDeadline | None:
+        """The request with this key, which goes on waiting."""
+        return self._waiting.get(key)
+
+    def pop(self, key: bytes) -> RequestDeadline | None:
+        """The request with this key, which waits no longer."""
+        return self._waiting.pop(key, None)
+
+    def take_answered(self, answer: Message) -> RequestDeadline | None:
+        """The request that an answer is for, which waits no longer.
+
+        An error without an id is for the only request. Results without one, and unknown methods, are for none: some
+        servers answer notifications like that.
+        """
+        raw = answer.id or b"null"
+        waiting = self._waiting.pop(jsonrpc.id_key(raw), None)
+        if waiting is None and self._waiting:
+            if raw != b"null":
+                key = jsonrpc.find_id(self.keys, raw)
+            else:
+                is_for_request = jsonrpc.error_code(answer) not in (None, jsonrpc.METHOD_NOT_FOUND)
+                key = self.only.key if is_for_request and self.only is not None else None
+            waiting = self.pop(key) if key is not None else None
+        return waiting
+
+    def with_progress_token(self, token: bytes) -> RequestDeadline | None:
+        """The request that named this progress token."""
+        asked = {
+            progress_token(each.reply.message): each for each in self if b'"progressToken"' in each.reply.message.line
+        }
+        by_key = {jsonrpc.id_key(raw): each for raw, each in asked.items() if raw}
+        key = jsonrpc.find_id(by_key, token) if token else None
+        return by_key[key] if key is not None else None
+
+    def withdraw(self, reply: UpstreamRequest) -> bytes | None:
+        """Forget a request that was given up; the key that it had, None when it waits no longer."""
+        for waiting in self:
+            if waiting.reply is reply:
+                self.remove(waiting)
+                return waiting.key
+        return None
+
+    def fail(self, key: bytes, kind: ErrorKind, words: str) -> bool:
+        """End one request without an answer; False when it waits no longer."""
+        waiting = self.pop(key)
+        if waiting is not None:
+            waiting.reply.failed(kind, f"upstream {self._name!r} {words}")
+        return waiting is not None
+
+    def fail_all(self, kind: ErrorKind, words: str) -> None:
+        """End every request without an answer; those that are added meanwhile are not touched."""
+        for waiting in list(self):
+            self.fail(waiting.key, kind, words)
+
+    def missed(self, words: str, key: bytes | None) -> None:
+        """A response was lost: that to one request, or to an unknown one."""
+        if key is None:
+            self.fail_all(ErrorKind.PROTOCOL, words)
+        else:
+            self.fail(key, ErrorKind.PROTOCOL, words)
+
+    def close(self) -> None:
+        """End every request, and stop the timeouts."""
+        self.fail_all(ErrorKind.UNKNOWN, "did not answer before the link to it was closed")
+        super().close()
+
+    def _expired(self, waiting: RequestDeadline) -> None:
+        self._on_expiry(waiting.key, waiting.reply)
+
+
+def progress_token(message: Message) -> bytes:
+    """The raw progress token of a request, empty when it has none."""
+    meta = jsonrpc.members(message.params).get("_meta")
+    return bytes(jsonrpc.members(meta).get("progressToken", b"")) if meta else b""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, deliver, not_an_answer
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, not_an_answer, report_unreadable
 from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder, decode
 from riglm.adapters.mcp.wire.framing import LineSplitter
 from riglm.domain import jsonrpc
@@ -365,7 +365,10 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
             _log.exception("a message of a server failed inside riglm", extra={"upstream": self._spec.name})
 
     def _deliver(self, decoded: Decoded, line: bytes) -> None:
-        deliver(decoded, line, receiver=self._receiver, upstream=self._spec.name)
+        if isinstance(decoded, Message):
+            self._receiver.received(decoded)
+        else:
+            report_unreadable(line, decoded, self._receiver, self._spec.name)
 
     def _complained(self, line: bytes) -> None:
         self._complains = True

@@ -4,9 +4,9 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, PendingRequests, log_unawaited, progress_token
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, log_unawaited
 from riglm.adapters.mcp.upstream.channel_link import cancellation
-from riglm.adapters.mcp.upstream.deadlines import RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.deadlines import PendingRequests, RequestDeadline, UpstreamTimeouts, progress_token
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.reconnecting_channel import ReconnectingChannel
 from riglm.domain import jsonrpc, protocol

@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import urljoin
 from weakref import WeakSet
 
-from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, deliver
+from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, report_unreadable
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
 from riglm.adapters.mcp.upstream.http_post import REFUSALS, describe_refusal
@@ -145,7 +145,11 @@ class SseChannel(MessageChannel, HttpResponseSink):
             self._name_endpoint(event.data.decode("utf-8", "replace"))
         elif event.name == "message":
             data = unwrap(event.data)
-            deliver(decode(data), data, receiver=self._receiver, upstream=self._place.spec.name)
+            decoded = decode(data)
+            if isinstance(decoded, Message):
+                self._receiver.received(decoded)
+            else:
+                report_unreadable(data, decoded, self._receiver, self._place.spec.name)
 
     def _name_endpoint(self, reference: str) -> None:
         place = self._place
