@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.owners import server_info
 from riglm.application.proxy.bridge import BridgeLink, find_bridge
+from riglm.application.proxy.merging import list_entries
 from riglm.application.proxy.request import LIST, Request, ask, list_pages
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.invocation import ErrorKind
@@ -263,9 +264,9 @@ class Member:
             return self._withdraw(method)
         if method not in self._changed:
             self._fresh_until[method] = self._lifetime(method, last)
-        member = protocol.LIST_MEMBER[method]
-        entries = [each for page in pages for each in jsonrpc.elements(jsonrpc.members(page.result).get(member, b"[]"))]
-        return self._learn(method, entries, version)
+        if self._upstreams.only is not None:
+            return self._learn(method, list_entries(method, pages), version)
+        return self._learn(method, self._upstreams.directory.entries(method, self.name, pages), version)
 
     def _lifetime(self, method: str, page: Message) -> float:
         """Return until when a list that came just now is fresh, by `time.monotonic`."""

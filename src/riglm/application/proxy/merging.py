@@ -5,11 +5,11 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from riglm.domain import jsonrpc, protocol
-from riglm.domain.jsonrpc import Raw
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.naming import SEPARATOR, Naming, may_be_cut, prefixed, public_names
 from riglm.domain.tool import Tool, ToolCatalog
 from riglm.domain.uri_template import UriTemplate
@@ -22,6 +22,12 @@ _log = logging.getLogger("riglm.proxy")
 
 NameCollision = tuple[str, str, str]
 """A name that two servers claim, the server that has it, and the one that is left out."""
+
+
+def list_entries(method: str, pages: Iterable[Message]) -> list[Raw]:
+    """Return the raw entries of all pages of a list."""
+    member = protocol.LIST_MEMBER[method]
+    return [each for page in pages for each in jsonrpc.elements(jsonrpc.members(page.result).get(member, b"[]"))]
 
 
 class UpstreamList:
@@ -78,6 +84,14 @@ class MergedList:
         return next((server for template, server in self._templates if template.fits(uri)), None)
 
 
+class _LastList(NamedTuple):
+    """The list that a server sent last: the raw results of its pages, and their entries."""
+
+    results: tuple[bytes, ...]
+    entries: Sequence[Raw]
+    listed: UpstreamList
+
+
 class MergedListCache:
     """Merges lists, and returns the same object for equal lists as long as one is in use."""
 
@@ -87,11 +101,23 @@ class MergedListCache:
         self._tells = logs_collisions
         self._lists: WeakValueDictionary[tuple[str, str, bytes], UpstreamList] = WeakValueDictionary()
         self._joined: WeakValueDictionary[tuple[str, tuple[UpstreamList, ...]], MergedList] = WeakValueDictionary()
+        self._last: dict[tuple[str, str], _LastList] = {}
         self._told: set[tuple[str, str, str]] = set()
         self._reported_missing: set[str] = set()
 
+    def entries(self, method: str, server: str, pages: Sequence[Message]) -> Sequence[Raw]:
+        """Return the entries of a server's pages, the same object if these are the pages that it sent last."""
+        results, last = tuple(bytes(page.result) for page in pages), self._last.get((method, server))
+        if last is None or last.results != results:
+            entries = list_entries(method, pages)
+            last = self._last[method, server] = _LastList(results, entries, self.of_server(method, server, entries))
+        return last.entries
+
     def of_server(self, method: str, server: str, entries: Sequence[Raw]) -> UpstreamList:
-        """A server's whole list."""
+        """Return the complete list of a server with these entries."""
+        last = self._last.get((method, server))
+        if last is not None and last.entries is entries:
+            return last.listed
         key = (method, server, hashlib.blake2b(b"\0".join(entries), digest_size=16).digest())
         known = self._lists.get(key)
         if known is None:
@@ -180,6 +206,10 @@ class Directory:
     def knows_any(self, method: str) -> bool:
         """Whether any server's list is known."""
         return bool(self._lists[method])
+
+    def entries(self, method: str, server: str, pages: Sequence[Message]) -> Sequence[Raw]:
+        """Return the raw entries of all pages of a server's list."""
+        return self._merged_lists.entries(method, server, pages)
 
     def learn(self, method: str, server: str, entries: Sequence[Raw]) -> bool:
         """Store the complete list of a server. Returns True if it has changed."""

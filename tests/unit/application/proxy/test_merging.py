@@ -73,6 +73,24 @@ def test_equal_lists_are_one_object_for_all_clients_and_go_with_the_last():
     assert (len(merged_lists._lists), len(merged_lists._joined)) == (0, 0)
 
 
+def test_pages_that_a_server_sends_again_are_not_read_again():
+    merged_lists = MergedListCache("prefix")
+
+    def pages(*names):
+        listed = b"[%b]" % b",".join(b'{"name":"%b"}' % name for name in names)
+        return [jsonrpc.result(b"1", b'{"tools":%b}' % listed)]
+
+    first = merged_lists.entries("tools/list", "a", pages(b"x", b"y"))
+    assert [bytes(entry) for entry in first] == [b'{"name":"x"}', b'{"name":"y"}']
+    assert merged_lists.entries("tools/list", "a", pages(b"x", b"y")) is first
+    listed = merged_lists.of_server("tools/list", "a", first)
+    assert listed is merged_lists.of_server("tools/list", "a", list(first))
+    other = merged_lists.entries("tools/list", "a", pages(b"x"))
+    assert [bytes(entry) for entry in other] == [b'{"name":"x"}']
+    assert merged_lists.of_server("tools/list", "a", other).names == ("x",)
+    assert merged_lists.entries("tools/list", "b", pages(b"x")) is not other
+
+
 def test_lists_that_differ_in_one_byte_or_only_in_where_entries_end_are_different():
     merged_lists = MergedListCache("none")
     raws = [entries(b'{"name":"t"}'), entries(b'{"name": "t"}'), entries(b"1", b"2"), entries(b"12"), entries(b"[1,2]")]
