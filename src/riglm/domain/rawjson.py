@@ -180,11 +180,11 @@ def asked_id(head: bytes, tail: bytes) -> bytes | None:
 
 
 def with_id(line: bytes, message_id: bytes) -> bytes | None:
-    """Return a long message with a different id, or None if it is short or another member might be the id as well.
+    """Return a message with a different id, or None if another member might be the id as well.
 
     This copies the message once; other changes decode and encode it.
     """
-    if len(line) <= SLICE or b"\\u00" in line or line.count(b'"id"') != 1:
+    if b"\\u00" in line or line.count(b'"id"') != 1:
         return None
     start, tail = _START.match(line[:EDGE]), max(0, len(line) - EDGE)
     if start is not None and start[1]:

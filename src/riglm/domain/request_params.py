@@ -100,12 +100,15 @@ def mistakable_keys(keys: Iterable[str], read: Collection[str]) -> list[str]:
 
 def with_name(message: Message, path: tuple[str, ...], raw: Raw, name: str) -> Message:
     """Return a request with another name at `path` in its params, in place of the raw one; all the rest is kept."""
-    given, old, new = read(message), b'"name":' + bytes(raw), b'"name":' + jsonrpc.encode(name)
+    given, line = read(message), message.line
     inner = (bytes(given.arguments), bytes(given.meta))
-    names = message.line.count(b'"name"') - sum(part.count(b'"name"') for part in inner)
-    if names == 1 and message.line.count(old) == 1 and not any(old in part for part in inner):
-        params = Raw(bytes(message.params).replace(old, new))
-        return Message(message.line.replace(old, new), message.id, message.method, params)
+    if line.count(b'"name"') - sum(part.count(b'"name"') for part in inner) == 1:
+        for colon in (b":", b": "):
+            old = b'"name"%b%b' % (colon, raw)
+            if line.count(old) == 1 and not any(old in part for part in inner):
+                new = b'"name"%b%b' % (colon, jsonrpc.encode(name))
+                params = Raw(bytes(message.params).replace(old, new))
+                return Message(line.replace(old, new), message.id, message.method, params)
     return message.replace(params=jsonrpc.with_member(message.params, path, jsonrpc.encode(name)))
 
 
