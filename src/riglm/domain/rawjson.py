@@ -179,14 +179,16 @@ def asked_id(head: bytes, tail: bytes) -> bytes | None:
     return end[1] if end else None
 
 
-def with_id(line: bytes, message_id: bytes) -> bytes | None:
+def with_id(line: bytes, message_id: bytes, *, is_response: bool = False) -> bytes | None:
     """Return a message with a different id, or None if another member might be the id as well.
 
-    This copies the message once; other changes decode and encode it.
+    This copies the message once; other changes decode and encode it. A long response is not searched for further ids if
+    it has one at its start and none at its end.
     """
-    if b"\\u00" in line or line.count(b'"id"') != 1:
-        return None
     start, tail = _START.match(line[:EDGE]), max(0, len(line) - EDGE)
+    is_plain = is_response and start is not None and bool(start[1]) and not ID_AT_END.search(line[tail:])
+    if not is_plain and (b"\\u00" in line or line.count(b'"id"') != 1):
+        return None
     if start is not None and start[1]:
         begin, end = start.span(1)
     elif found := ID_AT_END.search(line[tail:]):

@@ -1,6 +1,7 @@
 """The few members of a request's params that riglm reads, and the trace context in its `_meta`."""
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -59,16 +60,25 @@ class RequestEnvelope(msgspec.Struct, frozen=True):
 
 def envelope(message: Message) -> RequestEnvelope | None:
     """The envelope of a request, None when it carries none and so belongs to the handshake era."""
-    meta = read(message).meta
-    if b"protocolVersion" not in bytes(meta):  # the rest of the name may be escaped: some writers escape slashes
+    meta = bytes(read(message).meta)
+    if b"protocolVersion" not in meta:  # the rest of the name may be escaped: some writers escape slashes
         return None
+    return _envelope_of(meta) if len(meta) <= _MAX_KNOWN else _envelope_of.__wrapped__(meta)
+
+
+_MAX_KNOWN: Final = 2048
+
+
+@lru_cache(maxsize=64)
+def _envelope_of(meta: bytes) -> RequestEnvelope | None:
+    """Return the envelope in a raw `_meta`, which most clients send unchanged."""
     fields = jsonrpc.members(meta)
     version = fields.get(protocol.META_VERSION)
     if version is None:
         return None
     info = jsonrpc.members(fields.get(protocol.META_CLIENT, b"{}"))
     client = ClientInfo(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
-    return RequestEnvelope(jsonrpc.text(version), client, protocol.META_CAPABILITIES in fields, meta)
+    return RequestEnvelope(jsonrpc.text(version), client, protocol.META_CAPABILITIES in fields, Raw(meta))
 
 
 def client_of(initialize: Message) -> tuple[ClientInfo, str]:

@@ -108,6 +108,8 @@ class SessionRegistry:
     def look_for(self, evidence: IdentificationSettings) -> None:
         """Go by other evidence from now on; the sessions that there are stay where they were found."""
         self._evidence = evidence
+        named = ((key, evidence.environment.get(key)) for key in evidence.environment_keys)
+        self._environment_key = next(((key, value) for key, value in named if value), None)
         self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
 
     def of_connection(self, caller: Caller, client: ClientInfo, version: str) -> Session:
@@ -200,15 +202,6 @@ class SessionRegistry:
                 self._kept.put(place, session)
         return session
 
-    def hold(self, session: Session) -> None:
-        """A connection goes on with an adopted session; to be given back by `closed` or `left`."""
-        self._kept.hold(session)
-
-    def left(self, session: Session) -> None:
-        """A connection ended here, and other processes go on with its session."""
-        if self._kept.release(session, self._monotonic()):
-            self._detach(session)
-
     def project_of(self, directory: str, *, is_root: bool = False, is_here: bool = True) -> str:
         """Return the keyed hash of a directory's project, empty if it belongs to none; reads the file system.
 
@@ -298,12 +291,9 @@ class SessionRegistry:
         return [(name, value) for name, value in found if value]
 
     def _environment(self, caller: Caller) -> SessionLookupKey | None:
-        if caller.transport is Transport.STDIO:
-            for key in self._evidence.environment_keys:
-                value = self._evidence.environment.get(key)
-                if value:
-                    return SessionLookupKey(IdentificationMethod.ENVIRONMENT, caller.owner, key, value)
-        return None
+        if caller.transport is not Transport.STDIO or self._environment_key is None:
+            return None
+        return SessionLookupKey(IdentificationMethod.ENVIRONMENT, caller.owner, *self._environment_key)
 
     def _of_process(self, caller: Caller, client: ClientInfo, version: str) -> Session:
         """The session of this process, which lives as long as the process does."""
