@@ -100,7 +100,7 @@ class Call(NamedTuple):
 
 
 class CallStage(Stage):
-    """Records each call."""
+    """Records each call that reaches a server."""
 
     methods = frozenset({CALL})
 
@@ -188,5 +188,5 @@ class CallRecorder:
         self.end(request, call, reply)
 
     def refused(self, request: Request, reply: Message, reason: str) -> None:
-        """Record a call that reaches no server; `reason` is empty if no server has the tool."""
+        """Record a call that reaches no server; `reason` is why riglm refused it, empty for an unknown tool."""
         self.end(request, self.start(request, request.tool or "", "", is_listed=False), reply, reason)

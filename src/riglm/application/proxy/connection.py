@@ -218,7 +218,7 @@ class Connection(ClientConnection):
             self.listen(listening=True)
 
     def _cancel(self, notice: Message) -> bool:
-        """Cancel the request that a notice names; False if none is in flight under its id."""
+        """Cancel the request that a notice names; False if none is in flight here and the server gets the notice."""
         key = jsonrpc.find_id(self.requests, request_params.cancelled_id(notice) or b"")
         if key is None:
             return self.upstreams is None or self.upstreams.only is None

@@ -1,4 +1,4 @@
-"""What differs between the two protocol eras. No other module of the request path compares eras.
+"""What differs between the two protocol eras in requests and replies; `upstreams` links servers of either.
 
 A request of the handshake era belongs to a connection that was opened by `initialize`. A modern request carries an
 envelope in its `_meta`, and belongs to no connection.
@@ -17,6 +17,8 @@ from riglm.domain.session import ProtocolEra, Session
 if TYPE_CHECKING:
     from riglm.application.proxy.request import Request
 
+MAX_TTL_SECONDS: Final = 86_400.0
+"""Maximum time in seconds that a list is cached, regardless of the server's `ttlMs`."""
 _COMPLETE: Final = Raw(b'"complete"')
 _PRIVATE: Final = Raw(b'"private"')
 
@@ -151,4 +153,5 @@ MODERN: Final = ModernEra()
 def _shortest_ttl(pages: Sequence[Message]) -> float:
     """Return the milliseconds for which all pages of a list may be cached; 0 if one of them gives none."""
     ttls = [jsonrpc.plain(jsonrpc.members(page.result).get("ttlMs", b"0")) for page in pages]
-    return min((float(ttl) if isinstance(ttl, int | float) and ttl > 0 else 0.0 for ttl in ttls), default=0.0)
+    longest = MAX_TTL_SECONDS * 1000
+    return min((min(ttl, longest) if isinstance(ttl, int | float) and ttl > 0 else 0.0 for ttl in ttls), default=0.0)

@@ -107,9 +107,8 @@ class ListStage(Stage):
         if filtering is not None:
             with self._guarded:
                 selection = filtering.compose(request.session, catalog)
-                written = reply
-                if not selection.is_passthrough or filtering.guards:
-                    written = jsonrpc.result(request.id, self._body(request, pages, selection))
+                is_rewritten = not selection.is_passthrough or filtering.guards
+                written = jsonrpc.result(request.id, self._body(request, pages, selection)) if is_rewritten else reply
                 if not catalog.missing:
                     self._expose(request.session, selection)
         upstreams.note_list(request, catalog)

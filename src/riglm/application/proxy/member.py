@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from riglm.application.owners import server_info
 from riglm.application.proxy.bridge import BridgeLink, find_bridge
+from riglm.application.proxy.eras import MAX_TTL_SECONDS
 from riglm.application.proxy.merging import list_entries
 from riglm.application.proxy.request import LIST, Request, ask, list_pages
 from riglm.domain import jsonrpc, protocol
@@ -29,8 +30,6 @@ CAPABILITY: Final = {
 }
 """Capabilities by list method."""
 
-MAX_TTL_SECONDS: Final = 86_400.0
-"""Maximum time in seconds that a list is cached, regardless of the server's `ttlMs`."""
 
 _RETRY_SECONDS: Final = 5.0
 _MAX_TRIES: Final = 2

@@ -76,8 +76,8 @@ class ProxyService(DownstreamPort):
 
     def finish(self, request: Request, reply: Message | None) -> None:
         """Take a reply out, through the stages that its request has passed; None if it was cancelled."""
-        passed, request.passed = request.passed, ()
-        for place, stage in enumerate(passed, 1):
+        while request.passed:
+            stage, request.passed = request.passed[0], request.passed[1:]
             try:
                 outcome = stage.after(request, reply)
             except Exception:  # noqa: BLE001  # a stage must not cost the reply
@@ -85,7 +85,7 @@ class ProxyService(DownstreamPort):
             if outcome is None or isinstance(outcome, Message):
                 reply = outcome
             else:
-                request.start(self._finish_later(request, stage, reply, outcome, passed[place:]))
+                request.start(self._finish_later(request, stage, reply, outcome))
                 return
         self._deliver(request, reply)
 
@@ -98,8 +98,9 @@ class ProxyService(DownstreamPort):
         return steps
 
     def _advance(self, request: Request, steps: tuple[Step, ...], place: int) -> None:
-        for before, request.passed, stage in steps[place:] if place else steps:
+        for before, passed, stage in steps[place:]:
             place += 1
+            request.passed = passed
             if before is None:
                 continue
             try:
@@ -136,22 +137,12 @@ class ProxyService(DownstreamPort):
             self.finish(request, reply)
 
     async def _finish_later(
-        self,
-        request: Request,
-        stage: Stage,
-        reply: Message | None,
-        waiting: Coroutine[Any, Any, Message | None],
-        passed: tuple[Stage, ...],
+        self, request: Request, stage: Stage, reply: Message | None, waiting: Coroutine[Any, Any, Message | None]
     ) -> None:
         try:
             reply = await waiting
-        except asyncio.CancelledError:
-            if not request.done:
-                raise
-            reply = None
         except Exception:  # noqa: BLE001  # a stage must not cost the reply
             reply = self._failed(request, stage, reply)
-        request.passed = passed
         self.finish(request, reply)
 
     @staticmethod

@@ -146,7 +146,7 @@ class Request:
         self.span: RequestSpan | None = None
         self.upstream_span: UpstreamSpan | None = None
         self.tool = _tool_name(message) if self.method == CALL else None
-        """The name in a call, as the client sent it; None if it is no text."""
+        """The name in a call, as the client sent it or as `call_tool` gave it; None if it is no text."""
 
     @property
     def handshake(self) -> "Connection | None":

@@ -50,7 +50,7 @@ class Step(NamedTuple):
 
 
 def plan(stages: "list[Stage]", method: str) -> tuple[Step, ...]:
-    """Return the steps of a method; a method that a stage inherits unchanged is no step."""
+    """Return the steps of a method; `before` and `after` that a stage inherits unchanged are not called."""
     steps: list[Step] = []
     passed: tuple[Stage, ...] = ()
     for stage in stages:

@@ -142,3 +142,30 @@ async def test_the_answer_to_what_was_required_reaches_the_same_tool(stage):
     assert bytes(params["inputResponses"]) == b'{"q":1.0}'
     assert bytes(params["requestState"]) == b'"s"'
     assert bytes(params["name"]) == b'"far"'
+
+
+@pytest.mark.parametrize("ttl", [b"1" + b"0" * 400, b"1e400", b"-1"])
+async def test_denied_tools_are_in_no_list_whatever_a_server_says_of_its_age(stage, ttl):
+    stage.filter.shown = {"a"}
+    stage.filter.denied = {"b"}
+    sink = stage.send(1, "tools/list")
+    await settle()
+    stage.link.asked[-1].result(b'{"tools":[{"name":"a"},{"name":"b"}],"resultType":"complete","ttlMs":%b}' % ttl)
+    answer = await sink.answer()
+    assert b'"b"' not in bytes(answer.line)
+    assert answer.result
+
+
+async def test_a_list_that_cannot_be_written_has_no_denied_tool(stage, monkeypatch):
+    stage.filter.denied = {"b"}
+    [stages] = [each for each in stage.modern._stages if type(each).__name__ == "ListStage"]
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(stages, "_body", fail)
+    sink = stage.send(1, "tools/list")
+    await settle()
+    stage.link.asked[-1].result(listed("a", "b"))
+    answer = await sink.answer()
+    assert b'"b"' not in bytes(answer.line)
