@@ -67,6 +67,7 @@ def envelope(message: Message) -> RequestEnvelope | None:
 
 
 _MAX_KNOWN: Final = 2048
+"""Maximum size in bytes of a `_meta` whose envelope is kept for the next request."""
 
 
 @lru_cache(maxsize=64)
@@ -76,17 +77,20 @@ def _envelope_of(meta: bytes) -> RequestEnvelope | None:
     version = fields.get(protocol.META_VERSION)
     if version is None:
         return None
-    info = jsonrpc.members(fields.get(protocol.META_CLIENT, b"{}"))
-    client = ClientInfo(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
+    client = _client_info(fields.get(protocol.META_CLIENT))
     return RequestEnvelope(jsonrpc.text(version), client, protocol.META_CAPABILITIES in fields, Raw(meta))
 
 
 def client_of(initialize: Message) -> tuple[ClientInfo, str]:
     """Who opens a handshake, and with which protocol revision."""
     fields = jsonrpc.members(initialize.params)
-    info = jsonrpc.members(fields.get("clientInfo", b"{}"))
-    client = ClientInfo(name=jsonrpc.text(info.get("name")) or "", version=jsonrpc.text(info.get("version")) or "")
-    return client, jsonrpc.text(fields.get("protocolVersion")) or ""
+    return _client_info(fields.get("clientInfo")), jsonrpc.text(fields.get("protocolVersion")) or ""
+
+
+def _client_info(raw: Raw | None) -> ClientInfo:
+    """Return the client in a raw `clientInfo`; empty where it names none."""
+    fields = jsonrpc.members(raw) if raw else {}
+    return ClientInfo(name=jsonrpc.text(fields.get("name")) or "", version=jsonrpc.text(fields.get("version")) or "")
 
 
 def cancelled_id(message: Message) -> bytes | None:

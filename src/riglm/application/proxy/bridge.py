@@ -125,13 +125,6 @@ class BridgeLink(UpstreamLink):
         return jsonrpc.join_object(fields)
 
 
-def link_for(upstream: UpstreamPort, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
-    """The link that a handshake client starts with: a bridge only if the upstream is known to need one."""
-    if upstream.supports(ProtocolEra.HANDSHAKE) is False:
-        return BridgeLink(upstream, message_handler)
-    return upstream.connect(message_handler, principal)
-
-
 async def find_bridge(
     upstream: UpstreamPort, message_handler: ServerMessageHandler, refusal: Message
 ) -> BridgeLink | None:
