@@ -83,7 +83,7 @@ conformance: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.conformance --legs $(LEGS)
 
 # Of the whole, lines and branches together; framing and routing, where a miss loses or misleads a message, have no gaps.
-WITHOUT_GAPS := src/riglm/adapters/mcp/wire/framing.py,$\
+WITHOUT_GAPS := src/riglm/adapters/mcp/wire/messages.py,$\
 	src/riglm/adapters/mcp/wire/event_stream.py,src/riglm/domain/rawjson.py,$\
 	src/riglm/domain/naming.py,src/riglm/domain/jsonrpc.py,$\
 	src/riglm/application/proxy/stages.py,src/riglm/application/proxy/routing.py,$\

@@ -22,8 +22,8 @@ from contextlib import AsyncExitStack
 import uvloop
 
 from riglm.adapters.mcp.wire.event_stream import EventParser, encode_event
-from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.adapters.mcp.wire.http_client import HttpClient, HttpClientError, HttpHeaders, Target
+from riglm.adapters.mcp.wire.messages import LineSplitter, well_formed
 
 MESSAGE = b'{"jsonrpc":"2.0","id":17,"result":{"content":[{"type":"text","text":"a call\'s usual answer"}]}}'
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

@@ -16,8 +16,8 @@ from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.mcp.downstream.http_server import BoundedHttpProtocol
 from riglm.adapters.mcp.wire.event_stream import EventParser, EventTooLargeError
 from riglm.adapters.mcp.wire.exchange import HttpExchange, HttpHeaders, HttpResponseSink
-from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
 from riglm.adapters.mcp.wire.http_connection import HttpClientConnection
+from riglm.adapters.mcp.wire.messages import LineSplitter, well_formed
 from riglm.application.setup import json_members, toml_tables
 from riglm.application.setup.json_members import FileNotEditableError
 from riglm.application.tool_lists.list_writer import marked_entries, some_entries

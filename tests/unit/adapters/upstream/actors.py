@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, report_unreadable
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
-from riglm.adapters.mcp.wire.decoding import decode
+from riglm.adapters.mcp.wire.messages import decode
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind

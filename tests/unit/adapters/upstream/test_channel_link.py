@@ -7,7 +7,7 @@ from riglm.adapters.mcp.upstream import deadlines
 from riglm.adapters.mcp.upstream.channel import answered_id, not_an_answer, report_unreadable
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
-from riglm.adapters.mcp.wire.decoding import decode
+from riglm.adapters.mcp.wire.messages import decode
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES

@@ -1,12 +1,12 @@
-"""Messages decoded in order, long ones in a thread."""
+"""Messages decoded in order, long ones in a thread; lines are in `test_framing`."""
 
 import asyncio
 
 import pytest
 
-from riglm.adapters.mcp.wire import decoding
-from riglm.adapters.mcp.wire.decoding import LONG_BYTES, Decoded, MessageDecoder
-from riglm.domain.jsonrpc import Message
+from riglm.adapters.mcp.wire import messages
+from riglm.adapters.mcp.wire.messages import LONG_BYTES, MessageDecoder
+from riglm.domain.jsonrpc import MalformedMessageError, Message
 from tests.waiting import WAIT_SECONDS
 
 SHORT = b'{"id":2,"result":{}}'
@@ -20,13 +20,13 @@ class Peer:
         self.ids: list[bytes | None] = []
         self.pauses: list[bool] = []
         self.ended = asyncio.Event()
-        self.decoder = MessageDecoder(self.pauses.append)
+        self.messages: list[Message] = []
+        self.decoder = MessageDecoder(self.receive, lambda _, data: self.ids.append(data), self.pauses.append)
+        self.feed = self.decoder.feed
 
-    def feed(self, data: bytes) -> None:
-        self.decoder.feed(data, self.deliver)
-
-    def deliver(self, decoded: Decoded, data: bytes) -> None:
-        self.ids.append(decoded.id if isinstance(decoded, Message) else data)
+    def receive(self, message: Message) -> None:
+        self.ids.append(message.id)
+        self.messages.append(message)
 
     async def end(self) -> None:
         self.decoder.end(self.ended.set)
@@ -47,14 +47,17 @@ async def test_messages_keep_their_order_behind_a_long_one_and_the_peer_is_pause
 async def test_a_message_that_fails_does_not_hold_up_the_next(caplog: pytest.LogCaptureFixture) -> None:
     peer = Peer()
 
-    def fail(_: Decoded, __: bytes) -> None:
-        raise ValueError
+    def fail(message: Message) -> None:
+        if message.id == b"1":
+            raise ValueError
+        peer.receive(message)
 
-    peer.decoder.feed(LONG, fail)
-    peer.feed(SHORT)
-    await peer.end()
-    assert peer.ids == [b"2"]
-    assert "a message failed inside riglm" in caplog.text
+    peer.decoder.on_message = fail
+    for data in (LONG, SHORT, b'{"id":1,"result":{}}', SHORT):
+        peer.feed(data)
+        await peer.end()
+    assert peer.ids == [b"2", b"2"]
+    assert caplog.text.count("a message failed inside riglm") == 2
 
 
 LIST = b'{"jsonrpc":"2.0","id":%d,"result":{"tools":"%b"}}'
@@ -64,21 +67,14 @@ TOOLS = b"x" * LONG_BYTES
 async def test_a_long_result_that_comes_again_is_neither_decoded_nor_a_new_object(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    messages: list[Message] = []
-
-    def deliver(decoded: Decoded, data: bytes) -> None:
-        assert isinstance(decoded, Message)
-        assert decoded.line is data
-        messages.append(decoded)
-
     peer = Peer()
-    peer.decoder.feed(LIST % (9, TOOLS), deliver)
+    peer.feed(LIST % (9, TOOLS))
     await peer.end()
-    monkeypatch.setattr(decoding, "decode", None)
+    monkeypatch.setattr(messages, "decode", None)
     for message_id in (10, 11, 123_456):
-        peer.decoder.feed(LIST % (message_id, TOOLS), deliver)
-    assert [each.id for each in messages] == [b"9", b"10", b"11", b"123456"]
-    assert all(each.result is messages[0].result for each in messages)
+        peer.feed(LIST % (message_id, TOOLS))
+    assert peer.ids == [b"9", b"10", b"11", b"123456"]
+    assert all(each.result is peer.messages[0].result for each in peer.messages)
     assert peer.pauses == [True, False]
 
 
@@ -94,14 +90,23 @@ async def test_a_long_result_that_comes_again_is_neither_decoded_nor_a_new_objec
     ],
 )
 async def test_a_long_message_that_differs_is_decoded(other: bytes) -> None:
-    found: list[Decoded] = []
     peer = Peer()
     for data in (LIST % (1, TOOLS), other):
-        peer.decoder.feed(data, lambda decoded, _: found.append(decoded))
+        peer.feed(data)
         await peer.end()
         peer.ended.clear()
-    expected = decoding.decode(other)
-    assert repr(found[1]) == repr(expected)
-    if isinstance(expected, Message):
-        assert isinstance(found[1], Message)
-        assert (found[1].method, bytes(found[1].result)) == (expected.method, bytes(expected.result))
+    expected = messages.decode(other)
+    if isinstance(expected, MalformedMessageError):
+        assert peer.ids == [b"1", other]
+    else:
+        found = peer.messages[1]
+        assert (found.id, found.method, bytes(found.result)) == (expected.id, expected.method, bytes(expected.result))
+
+
+async def test_a_closed_decoder_delivers_nothing_more() -> None:
+    peer = Peer()
+    peer.feed(LONG)
+    peer.decoder.close()
+    peer.feed(SHORT)
+    await asyncio.sleep(0)
+    assert peer.ids == []

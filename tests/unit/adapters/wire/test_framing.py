@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from riglm.adapters.mcp.wire.framing import ChunkBuffer, LineSplitter, well_formed
+from riglm.adapters.mcp.wire.messages import ChunkBuffer, LineSplitter, well_formed
 from riglm.domain.rawjson import EDGE
 
 

@@ -17,7 +17,7 @@ from riglm.adapters.mcp.downstream.http_request import BodyError, ClientDisconne
 from riglm.adapters.mcp.downstream.http_server import WELL_KNOWN, Identity, Rejection, RequestGuard, UvicornServer
 from riglm.adapters.mcp.downstream.http_sessions import HttpSessions
 from riglm.adapters.mcp.downstream.sse import SSE_PATH, SseClients
-from riglm.adapters.mcp.wire.decoding import decode_any
+from riglm.adapters.mcp.wire.messages import decode_any
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.access import AccessRules, CrossOrigin
 from riglm.domain.errors import ConfigurationError

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Self
 
-from riglm.adapters.mcp.wire.framing import ChunkBuffer
+from riglm.adapters.mcp.wire.messages import ChunkBuffer
 from riglm.domain.session import Transport
 from riglm.ports.downstream import Caller
 

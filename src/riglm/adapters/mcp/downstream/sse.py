@@ -1,6 +1,5 @@
 """Clients over the older HTTP+SSE transport: one stream down, POSTs up."""
 
-import asyncio
 import secrets
 from dataclasses import replace
 from typing import Final
@@ -8,9 +7,8 @@ from urllib.parse import parse_qs
 
 from riglm.adapters.mcp.downstream.answer import Events, Send, send_error, send_status
 from riglm.adapters.mcp.downstream.http_request import DisconnectWatcher, McpHttpRequest
-from riglm.adapters.mcp.wire.decoding import LONG_BYTES, decode_long
 from riglm.adapters.mcp.wire.event_stream import encode_event
-from riglm.adapters.mcp.wire.framing import well_formed
+from riglm.adapters.mcp.wire.messages import decode_any
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 from riglm.domain.session import Transport
@@ -117,14 +115,11 @@ class SseClients:
         if not request.sends_json:
             await send_error(send, 415, jsonrpc.INVALID_REQUEST, "Content-Type must be application/json")
             return
-        body = await request.body(self._limit)
-        message = None if len(body) < LONG_BYTES else await asyncio.to_thread(decode_long, body)
+        message = await decode_any(await request.body(self._limit))
         await send_status(send, 202)
         if client not in self._clients.values():
             return
-        if message is None:
-            client.connection.receive_line(well_formed(body))
-        elif isinstance(message, Message):
+        if isinstance(message, Message):
             client.connection.receive(message)
         else:
             client.replied(jsonrpc.error(message.id, message.code, str(message)))

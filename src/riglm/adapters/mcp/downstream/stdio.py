@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from riglm.adapters.mcp.wire.framing import LineSplitter, well_formed
+from riglm.adapters.mcp.wire.messages import LineSplitter, well_formed
 from riglm.domain import jsonrpc, rawjson
 from riglm.domain.errors import RiglmError
 from riglm.domain.jsonrpc import Message
@@ -312,7 +312,7 @@ class StdioClient(ClientResponseSink, ClientChannel):
         return True
 
     def _line(self, line: bytes) -> None:
-        self._connection.receive_line(well_formed(line))
+        self._connection.receive_line(line if line.isascii() else well_formed(line))
 
     def _too_long(self, size: int, head: bytes, tail: bytes) -> None:
         words = f"Invalid request: a message of {size} bytes is over the limit of {self._limit}"

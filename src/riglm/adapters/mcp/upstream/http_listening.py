@@ -7,10 +7,9 @@ from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.http_post import RETRY_MS
 from riglm.adapters.mcp.wire.event_stream import Event, EventParser, unwrap
-from riglm.adapters.mcp.wire.framing import well_formed
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
-from riglm.domain import jsonrpc
-from riglm.domain.jsonrpc import MalformedMessageError, Message
+from riglm.adapters.mcp.wire.messages import decode
+from riglm.domain.jsonrpc import Message
 
 _MAX_WAIT: Final = 30.0
 _LATER: Final = frozenset({408, 429, 502, 503, 504})
@@ -59,13 +58,14 @@ class _Events(HttpResponseSink):
         if not event.data:
             self._on_event(event, None)
             return
-        try:
-            self._on_event(event, jsonrpc.decode(well_formed(unwrap(event.data))))
-        except MalformedMessageError as error:
-            if not self._has_skipped:  # heartbeats come again and again
-                _log.warning("skipped an event that is no message", extra={"reason": str(error)})
-            self._has_skipped = True
-            self._on_event(event, None)
+        decoded = decode(unwrap(event.data))
+        if isinstance(decoded, Message):
+            self._on_event(event, decoded)
+            return
+        if not self._has_skipped:  # heartbeats come again and again
+            _log.warning("skipped an event that is no message", extra={"reason": str(decoded)})
+        self._has_skipped = True
+        self._on_event(event, None)
 
 
 class GetStream:

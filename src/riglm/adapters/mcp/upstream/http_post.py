@@ -8,13 +8,12 @@ from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.channel import answered_id
 from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
-from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder
 from riglm.adapters.mcp.wire.event_stream import Event, EventParser, EventTooLargeError, unwrap
-from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
+from riglm.adapters.mcp.wire.messages import ChunkBuffer, MessageDecoder
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import UpstreamRequest
 
@@ -145,7 +144,7 @@ class PostRequest(HttpResponseSink):
         self._body = ChunkBuffer()
         self._answer: Message | None = None
         """The message that the body is."""
-        self._decoder = MessageDecoder(self._pause)
+        self._decoder = MessageDecoder(self._received, self._malformed, self._pause)
         self._parser: EventParser | None = None
         self._last_event_id: bytes | None = None
         self._retry_ms = RETRY_MS
@@ -160,8 +159,7 @@ class PostRequest(HttpResponseSink):
         """Discard what was received: the request, or the rest of its stream, is requested again."""
         self.status = 0
         self._body = ChunkBuffer()
-        self._answer = None
-        self._parser = None
+        self._answer = self._parser = None
 
     @property
     def names_session(self) -> bool:
@@ -201,16 +199,11 @@ class PostRequest(HttpResponseSink):
 
     def end(self) -> None:
         if self._parser is None and not self.over:
-            self._decoder.feed(self._body.take(b""), self._read)
+            self._decoder.feed(self._body.take(b""))
         self._decoder.end(self._end)
 
     def failed(self, failure: HttpClientError) -> None:
         self._decoder.end(lambda: self._fail(failure))
-
-    def _read(self, body: Decoded, data: bytes) -> None:
-        self._answer = body if isinstance(body, Message) else None
-        if self.status in REFUSALS:
-            self._refusal = data
 
     def _end(self) -> None:
         if self.over:
@@ -283,19 +276,25 @@ class PostRequest(HttpResponseSink):
         if self.over:
             return
         if event.data:
-            self._decoder.feed(unwrap(event.data), self._deliver)
+            self._decoder.feed(unwrap(event.data))
 
-    def _deliver(self, message: Decoded, line: bytes) -> None:
-        if self.over:
+    def _malformed(self, error: MalformedMessageError, data: bytes) -> None:
+        if self._parser is None:
+            self._refusal = data
+        elif self.over:
             return
-        asked = self.message.id or b"null"
-        if not isinstance(message, Message):
-            if answered_id(line, line) == jsonrpc.id_key(asked):
-                self.fail(ErrorKind.PROTOCOL, f"sent an unreadable answer: {message}")
-                self.abandon()
-            else:
-                self._skip(f"an event that is no message: {message}")
-        elif message.is_response and not is_answer(asked, message):
+        elif answered_id(data, data) == jsonrpc.id_key(self.message.id or b"null"):
+            self.fail(ErrorKind.PROTOCOL, f"sent an unreadable answer: {error}")
+            self.abandon()
+        else:
+            self._skip(f"an event that is no message: {error}")
+
+    def _received(self, message: Message) -> None:
+        if self._parser is None:
+            self._answer, self._refusal = message, message.line
+        elif self.over:
+            return
+        elif message.is_response and not is_answer(self.message.id or b"null", message):
             self._skip("an answer under an id that was not asked")
         elif message.is_response:
             self._replied(message)

@@ -7,10 +7,9 @@ from typing import Final
 from riglm.adapters.mcp import headers
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink, HttpLinkContext
 from riglm.adapters.mcp.upstream.http_post import PostRequest, names_session
-from riglm.adapters.mcp.wire.decoding import decode
 from riglm.adapters.mcp.wire.event_stream import Event, EventParser
-from riglm.adapters.mcp.wire.framing import ChunkBuffer
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpHeaders, HttpResponseSink
+from riglm.adapters.mcp.wire.messages import ChunkBuffer, decode
 from riglm.domain import jsonrpc, protocol, request_params
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message, Raw

@@ -11,11 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, not_an_answer, report_unreadable
-from riglm.adapters.mcp.wire.decoding import Decoded, MessageDecoder, decode
-from riglm.adapters.mcp.wire.framing import LineSplitter
+from riglm.adapters.mcp.wire.messages import LineSplitter, MessageDecoder
 from riglm.domain import jsonrpc
 from riglm.domain.errors import TOO_FEW_PROCESSES, UpstreamUnavailableError
-from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")
@@ -142,7 +140,8 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self._grace = grace
         self._receiver = receiver
         self._on_gone = on_gone
-        self._stdout = LineSplitter(self._spoke, self._too_long, limit)
+        self._decoder = MessageDecoder(receiver.received, self._malformed, lambda on: self._pause("decoding", on=on))
+        self._stdout = LineSplitter(self._decoder.feed, self._too_long, limit)
         self._stderr = LineSplitter(self._complained, lambda *_: None, _STDERR_LINE)
         self._process: asyncio.SubprocessTransport | None = None
         self._stdin: Any = None
@@ -151,7 +150,6 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self._open_pipes = {0, 1, 2}
         self._ended = False
         self._ending: asyncio.TimerHandle | None = None
-        self._decoder = MessageDecoder(lambda on: self._pause("decoding", on=on))
         self._pauses: set[str] = set()
         self._last_words: deque[bytes] | None = deque(maxlen=_LAST_WORDS)
         """The last lines of its standard error; None once they may quote what a client sent."""
@@ -191,6 +189,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
     def hand_over(self, receiver: Receiver) -> None:
         """Pass the child's messages to another receiver from now on."""
         self._receiver = receiver
+        self._decoder.on_message = receiver.received
 
     def hold(self, *, on: bool) -> None:
         """Stop reading the child's output, so that it has to wait, or resume; its end is still noticed in its turn."""
@@ -219,10 +218,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split what the child says into lines."""
-        if fd == 1:
-            self._stdout.feed(data)
-        else:
-            self._stderr.feed(data)
+        (self._stdout if fd == 1 else self._stderr).feed(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """A pipe ended."""
@@ -300,6 +296,9 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
             return
         self._ended = True
         self._stdout.end()
+        self._decoder.end(self._report_end)
+
+    def _report_end(self) -> None:
         code = self._process.get_returncode() if self._process is not None else None
         if code is None:
             how = "closed its input or output"
@@ -353,22 +352,9 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
             return False
         return True
 
-    def _spoke(self, line: bytes) -> None:
-        try:
-            if self._ended:
-                decoded = decode(line)
-                if isinstance(decoded, Message):
-                    self._receiver.received(decoded)
-            else:
-                self._decoder.feed(line, self._deliver)
-        except Exception:  # noqa: BLE001  # a message must not take those behind it along
-            _log.exception("a message of a server failed inside riglm", extra={"upstream": self._spec.name})
-
-    def _deliver(self, decoded: Decoded, line: bytes) -> None:
-        if isinstance(decoded, Message):
-            self._receiver.received(decoded)
-        else:
-            report_unreadable(line, decoded, self._receiver, self._spec.name)
+    def _malformed(self, error: jsonrpc.MalformedMessageError, line: bytes) -> None:
+        if not self._ended:  # else it is a last line without its newline
+            report_unreadable(line, error, self._receiver, self._spec.name)
 
     def _complained(self, line: bytes) -> None:
         self._complains = True

@@ -9,9 +9,9 @@ from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, report
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
 from riglm.adapters.mcp.upstream.http_post import REFUSALS, describe_refusal
-from riglm.adapters.mcp.wire.decoding import decode
 from riglm.adapters.mcp.wire.event_stream import Event, EventParser, EventTooLargeError, unwrap
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink, Target
+from riglm.adapters.mcp.wire.messages import decode
 from riglm.domain import jsonrpc
 from riglm.domain.errors import ConfigurationError, UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message

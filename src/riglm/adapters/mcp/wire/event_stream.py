@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from riglm.adapters.mcp.wire.framing import ChunkBuffer
+from riglm.adapters.mcp.wire.messages import ChunkBuffer
 from riglm.domain import jsonrpc
 from riglm.domain.errors import RiglmError
 
