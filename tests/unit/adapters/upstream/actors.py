@@ -138,6 +138,9 @@ class Wire(MessageChannel):
         self.raw.append(line)
         self.lines.append(json.loads(line))
 
+    def hand_over(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+
     async def close(self) -> None:
         self.closed += 1
         if self.failure is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
-from riglm.adapters.mcp.upstream import reconnecting_channel
+from riglm.adapters.mcp.upstream import channel_link
 from tests.unit.adapters.upstream.actors import Ears, Wires
 
 
@@ -15,7 +15,7 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture(autouse=True)
 def _restart_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconnecting_channel, "_INITIAL_BACKOFF", 0.001)
+    monkeypatch.setattr(channel_link, "_INITIAL_BACKOFF", 0.001)
 
 
 @pytest.fixture

@@ -3,15 +3,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from riglm.adapters.mcp.upstream import deadlines
+from riglm.adapters.mcp.upstream import channel_link, deadlines
 from riglm.adapters.mcp.upstream.channel import answered_id, not_an_answer, report_unreadable
 from riglm.adapters.mcp.upstream.channel_link import ChannelLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.wire.messages import decode
+from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import MalformedMessageError
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
-from tests.unit.adapters.upstream.actors import QUICK, SPEC, ask, greeted, settle
+from tests.unit.adapters.upstream.actors import QUICK, SPEC, ask, greeted, notification, settle
 from tests.waiting import wait_until_async
 
 
@@ -174,6 +175,43 @@ async def test_a_server_that_answers_no_handshake_is_restarted_after_the_second(
     assert first.methods == ["initialize", "initialize"]
     assert first.closed == 1
     await link.close()
+
+
+async def test_after_a_failure_requests_fail_at_once_until_the_next_try(link, wires, monkeypatch):
+    monkeypatch.setattr(channel_link, "_INITIAL_BACKOFF", 20.0)
+    wires.failures.append(UpstreamUnavailableError("cannot run"))
+    assert await ask(link, 1, "tools/list").words() == "upstream 'server' cannot run"
+    assert "cannot run; the next try is in" in await ask(link, 2, "tools/list").words()
+
+
+@pytest.mark.parametrize("bound", ["_MAX_WAITING", "_MAX_WAITING_BYTES"])
+async def test_only_a_bounded_number_of_messages_waits_for_the_server_to_start(link, wires, monkeypatch, caplog, bound):
+    monkeypatch.setattr(channel_link, bound, 1)
+    wires.gate.clear()
+    ask(link, 1, "tools/list")
+    assert "too many messages wait" in await ask(link, 2, "tools/list").words()
+    link.send(notification("notifications/test"))
+    assert "dropped a message" in caplog.text
+    wires.gate.set()
+    assert (await wires.number(1)).methods == ["tools/list"]
+
+
+async def test_a_server_that_reads_nothing_of_what_waited_is_closed(link, wires):
+    wires.prepare = lambda wire: setattr(wire, "refusal", "does not read its input")
+    assert "does not read its input" in await ask(link, 1, "tools/list").words()
+    await wait_until_async(lambda: wires.all[0].closed == 1)
+
+
+async def test_a_server_that_ends_during_the_repeated_handshake_is_started_again_by_the_next_request(link, wires):
+    first = await greeted(wires, link)
+    first.receiver.ended("exited with code 1")
+    answer = ask(link, 1, "tools/call")
+    second = await wires.number(2)
+    second.receiver.ended("exited with code 2")
+    assert await answer.words() == "upstream 'server' exited with code 2"
+    ask(link, 2, "tools/call")
+    assert (await wires.number(3)).methods == ["initialize"]
+    assert (first.closed, second.closed) == (1, 1)
 
 
 @pytest.mark.parametrize(

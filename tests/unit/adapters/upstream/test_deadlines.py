@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from riglm.adapters.mcp.upstream import deadlines
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, PausableClock, RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.deadlines import PendingRequest, PendingRequests, UpstreamTimeouts
 from riglm.domain.invocation import ErrorKind
-from tests.unit.adapters.upstream.actors import Answer, request, settle
+from tests.unit.adapters.upstream.actors import Answer, notification, request, settle
 from tests.waiting import wait_until_async
 
 HASTY = UpstreamTimeouts(initialize=0.05, list=0.05, call=0.05, call_max=0.2)
@@ -16,8 +16,17 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlines, "_SWEEP_SECONDS", 0.01)
 
 
-def ignore(*_: object) -> None:
-    """Nobody needs to know."""
+class Pending(PendingRequests):
+    """Requests in flight, and those that expired."""
+
+    def __init__(self) -> None:
+        self.expired: list[PendingRequest] = []
+        super().__init__("server", HASTY, self.expired.append)
+
+    def ask(self, method: str) -> Answer:
+        answer = Answer(request(len(self.by_key), method))
+        self.add(b"%d" % len(self.by_key), answer)
+        return answer
 
 
 @pytest.mark.parametrize(
@@ -33,33 +42,32 @@ def ignore(*_: object) -> None:
     ],
 )
 def test_how_long_to_wait_depends_on_what_was_asked(method, quiet, in_all):
-    assert UpstreamTimeouts(list=20).of(method) == (quiet, in_all)
+    assert UpstreamTimeouts(list=20).for_method(method) == (quiet, in_all)
 
 
 @pytest.mark.parametrize("method", ["initialize", "server/discover", "tools/list", "tools/call"])
 async def test_a_request_that_waited_too_long_fails_once_and_says_how_long(method):
-    expired: list[RequestDeadline] = []
-    clock = Deadlines("server", HASTY)
-    answer = Answer(request(1, method))
-    waiting = clock.add(answer, expired.append)
+    pending = Pending()
+    answer = pending.ask(method)
     assert await answer.words() == f"upstream 'server' did not answer {method} within 0.05 s"
-    assert (answer.failure[0], expired, len(clock)) == (ErrorKind.TIMEOUT, [waiting], 0)
-    await wait_until_async(lambda: clock._timer is None)
+    assert (answer.failure[0], [each.reply for each in pending.expired]) == (ErrorKind.TIMEOUT, [answer])
+    assert pending.by_key == {}
+    await wait_until_async(lambda: pending._timer is None)
 
 
 async def test_a_request_that_expires_after_signs_of_life_says_so():
-    clock = Deadlines("server", HASTY)
-    answer = Answer(request(1, "tools/call"))
-    clock.add(answer, ignore).progressed()
+    pending = Pending()
+    answer = pending.ask("tools/call")
+    await asyncio.sleep(0)
+    pending.by_key[b"0"].relate(notification("notifications/progress"))
     assert await answer.words() == "upstream 'server' did not answer tools/call within 0.05 s of its last message"
 
 
 async def test_signs_of_life_are_worth_time_but_not_for_ever():
-    clock = Deadlines("server", HASTY)
-    answer = Answer(request(1, "tools/call"))
-    waiting = clock.add(answer, ignore)
+    pending = Pending()
+    answer = pending.ask("tools/call")
     while not answer.over.is_set():
-        waiting.progressed()
+        pending.by_key[b"0"].relate(notification("notifications/progress"))
         await asyncio.sleep(0.005)
     assert await answer.words() == "upstream 'server' did not answer tools/call within 0.2 s"
 
@@ -67,32 +75,34 @@ async def test_signs_of_life_are_worth_time_but_not_for_ever():
 async def test_a_client_that_raises_when_it_is_told_does_not_stop_the_clock():
     failures: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-    clock = Deadlines("server", HASTY)
-    one, later = Answer(request(1, "tools/call")), Answer(request(2, "subscriptions/listen"))
+    pending = Pending()
+    one, later = pending.ask("tools/call"), pending.ask("subscriptions/listen")
 
     def fault() -> None:
         raise RuntimeError("a fault of the client")
 
     one.on_end = fault
-    clock.add(one, ignore)
-    clock.add(later, ignore)
     await one.words()
     await wait_until_async(lambda: bool(failures))
     second = Answer(request(3, "tools/call"))
-    clock.add(second, ignore)
+    pending.add(b"3", second)
     await second.words()
-    clock.close()
     await settle()
     assert not later.over.is_set()
+    pending.close()
 
 
-def test_a_clock_that_is_held_stands_still_and_goes_on_from_there(monkeypatch: pytest.MonkeyPatch):
-    now = 100.0
-    monkeypatch.setattr(deadlines.time, "monotonic", lambda: now)
-    clock = PausableClock()
-    told = [clock()]
-    for seconds, on in ((10, True), (50, True), (0, False), (5, False)):
-        now += seconds
-        clock.hold(on=on)
-        told.append(clock())
-    assert told == [100.0, 110.0, 110.0, 110.0, 115.0]
+async def test_time_in_which_riglm_holds_the_server_back_does_not_count():
+    pending = Pending()
+    before = pending.ask("tools/call")
+    for _ in range(2):
+        pending.hold(on=True)
+    meanwhile = pending.ask("tools/call")
+    await asyncio.sleep(0.3)
+    assert not before.over.is_set()
+    assert not meanwhile.over.is_set()
+    for _ in range(2):
+        pending.hold(on=False)
+    assert (
+        await before.words() == await meanwhile.words() == "upstream 'server' did not answer tools/call within 0.05 s"
+    )

@@ -1,14 +1,12 @@
 """A channel: a two-way line of whole messages to one server, over pipes or over HTTP with SSE."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from riglm.domain import jsonrpc
-from riglm.domain.errors import UpstreamUnavailableError
-from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.jsonrpc import Message
 from riglm.domain.rawjson import EDGE, ID, ID_AT_END, VERSION
 from riglm.domain.upstream import FRAMED_BY_HEADERS, FRAMED_OVER_LINES
 
@@ -25,6 +23,9 @@ class MessageChannel(Protocol):
             UpstreamUnavailableError: the server does not take what waits for it already; this message is not kept.
         """
 
+    def hand_over(self, receiver: "Receiver") -> None:
+        """Pass what comes back to another receiver from now on."""
+
     async def close(self) -> None:
         """Close, and end what holds the other side."""
 
@@ -40,6 +41,19 @@ class Receiver(Protocol):
 
     def ended(self, words: str) -> None:
         """The channel is closed, for the reason in `words`. Called once, unless riglm closed it."""
+
+
+class NullReceiver(Receiver):
+    """Ignores what comes back over a channel that is not used any more."""
+
+    def received(self, message: Message) -> None:
+        return
+
+    def missed(self, words: str, key: bytes | None = None) -> None:
+        return
+
+    def ended(self, words: str) -> None:
+        return
 
 
 def report_unreadable(line: bytes, error: jsonrpc.MalformedMessageError, receiver: Receiver, upstream: str) -> None:
@@ -65,82 +79,6 @@ def _framing(line: bytes) -> str:
 
 Opener = Callable[[Receiver], Awaitable[MessageChannel]]
 """Opens a channel; raises `UpstreamUnavailableError` when that fails."""
-
-
-_AGAIN: Final = b'"riglm-again"'
-_REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
-NOTED: Final = frozenset({"initialize", "resources/unsubscribe"}) | _REPEATED
-"""Requests whose success is passed to `HandshakeReplay.answered`."""
-
-
-class HandshakeReplay:
-    """The handshake, the log level and the subscriptions, in the client's own words."""
-
-    def __init__(self) -> None:
-        self.result: Raw | None = None
-        """The answer to the handshake; None before it came."""
-        self._handshake: Message | None = None
-        self._repeated: dict[str, Message] = {}
-        self._greeted: asyncio.Future[Message] | None = None
-
-    def begin(self) -> None:
-        """The client opens a handshake: what was sent before is discarded."""
-        self.result = None
-        self._handshake = None
-        self._repeated.clear()
-
-    def answered(self, asked: Message, answer: Message) -> None:
-        """The server answered one of the `NOTED` requests; an error changes nothing."""
-        if not answer.result:
-            return
-        if asked.method == "initialize":
-            self._handshake, self.result = asked, answer.result
-        elif asked.method in _REPEATED:
-            self._repeated[_subject(asked)] = asked
-        else:
-            self.forget(_subject(asked))
-
-    def forget(self, uri: str) -> None:
-        """No client subscribes to this resource any more."""
-        self._repeated.pop(uri, None)
-
-    async def repeat(self, channel: MessageChannel, seconds: float) -> None:
-        """Send all of it to a new process.
-
-        Raises:
-            UpstreamUnavailableError: it refuses the handshake.
-            TimeoutError: it does not respond to the handshake in time.
-        """
-        if self._handshake is None:
-            return
-        self._greeted = asyncio.get_running_loop().create_future()
-        channel.write(self._handshake.replace(id=_AGAIN).line)
-        answer = await asyncio.wait_for(self._greeted, seconds)
-        if not answer.result:
-            raise UpstreamUnavailableError("restarted and refused the handshake")
-        self.result = answer.result
-        channel.write(jsonrpc.notification("notifications/initialized").line)
-        for message in self._repeated.values():
-            channel.write(message.replace(id=_AGAIN).line)
-
-    def heard(self, answer: Message) -> bool:
-        """Whether an answer that no client waits for is one to what was repeated."""
-        if answer.id != _AGAIN:
-            return False
-        if self._greeted is not None and not self._greeted.done():
-            self._greeted.set_result(answer)
-        return True
-
-
-def _subject(message: Message) -> str:
-    """What must be repeated about: one resource by its URI, or the log level."""
-    return jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
-
-
-def log_unawaited(upstream: str, answer: Message) -> None:
-    """Log an answer that belongs to no request: its request was cancelled, or its id is wrong."""
-    about = {"upstream": upstream, "id": (answer.id or b"null")[:80].decode("utf-8", "replace")}
-    _log.info("ignored a response without a request", extra=about)
 
 
 _START: Final = rb"\s*\{\s*(?:%b\s*,\s*)?(?:%b\s*,\s*)?(?:%b\s*,\s*)?" % (VERSION, ID, VERSION)

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from functools import partial
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver
-from riglm.adapters.mcp.upstream.channel_link import ChannelLink
+from riglm.adapters.mcp.upstream.channel_link import ChannelLink, ReconnectingLink
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.shared_channel import SharedLink
@@ -74,15 +74,17 @@ class ChannelUpstream(UpstreamPort):
     def health(self) -> UpstreamHealth:
         return self._condition.health
 
+    @property
+    def channel_links(self) -> list[ReconnectingLink]:
+        """The links that have a channel each."""
+        return [*self._links, *self._shared, *([self._stateless] if self._stateless else [])]
+
     async def close(self) -> None:
-        closing = [link.close() for link in self._links] + [shared.close() for shared in self._shared]
-        if self._stateless is not None:
-            closing.append(self._stateless.close())
-        await asyncio.gather(*closing, return_exceptions=True)
+        await asyncio.gather(*(link.close() for link in self.channel_links), return_exceptions=True)
 
     def _shared_process(self, principal: str) -> SharedProcess:
         for shared, owner in self._shared.items():
-            if owner == principal and shared.is_open:
+            if owner == principal and not shared.is_closed:
                 return shared
         opener = partial(self.open, principal=principal)
         shared = SharedProcess(self.spec, opener, self._timeout_seconds, self._emptied, self._condition)

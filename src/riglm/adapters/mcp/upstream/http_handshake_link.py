@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
+from riglm.adapters.mcp.upstream.channel_link import cancellation
 from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, HttpLink, HttpLinkContext, log
 from riglm.adapters.mcp.upstream.http_listening import GetStream
 from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostRequest
@@ -82,11 +82,11 @@ class HandshakeHttpLink(HttpLink):
             self.notify(self._around.headers + session, message, seconds)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
-        post = self._under_way(reply)
+        post = self._around.posts.get(id(reply))
         if post is not None:
             self.ended(post)
             post.abandon(_LINGER_SECONDS)
-            self.send(notice or _cancellation(post.message, "the client gave up"))
+            self.send(notice or cancellation(post.message.id or b"null", "the client gave up"))
 
     def listen(self, *, listening: bool) -> None:
         if listening:
@@ -125,7 +125,7 @@ class HandshakeHttpLink(HttpLink):
     def answered(self, post: PostRequest, message: Message) -> None:
         method = post.message.method
         if method == "initialize" and message.result:
-            self._tools_version += 1
+            self.tools_version += 1
             version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
             self._session = session_headers(self._offered, as_header(version))
             self._offered = b""
@@ -166,7 +166,7 @@ class HandshakeHttpLink(HttpLink):
                 repeated = tuple((self._repeated or {}).values())
                 greeting = greet(place, jsonrpc.decode(self._handshake), repeated, self.receive, self._note_offered)
                 self._session = session_headers(*await asyncio.wait_for(greeting, place.timeout_seconds.initialize))
-                self._tools_version += 1
+                self.tools_version += 1
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailableError, TimeoutError) as error:
             words = str(error) or "it did not answer in time"
@@ -212,11 +212,10 @@ class HandshakeHttpLink(HttpLink):
         for step in held:
             step()
 
-    def _expired(self, waiting: RequestDeadline) -> None:
-        message = waiting.reply.message
-        super()._expired(waiting)
-        if message.method != "initialize":
-            self.send(_cancellation(message, "riglm's deadline"))
+    def before_expiry(self, post: PostRequest) -> None:
+        super().before_expiry(post)
+        if post.message.method != "initialize":
+            self.send(cancellation(post.message.id or b"null", "riglm's deadline"))
 
 
 @functools.lru_cache(maxsize=64)
@@ -237,8 +236,3 @@ def _may_have_run(post: PostRequest) -> bool:
 def _subject(message: Message) -> bytes:
     """What a request is about that must be repeated in a new session: the log level, or one resource."""
     return bytes(jsonrpc.members(message.params).get("uri", b"level"))
-
-
-def _cancellation(message: Message, reason: str) -> Message:
-    params = b'{"requestId":%b,"reason":%b}' % (message.id or b"null", jsonrpc.encode(reason))
-    return jsonrpc.notification("notifications/cancelled", params)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from riglm.adapters.mcp.upstream.channel import log_unawaited
-from riglm.adapters.mcp.upstream.deadlines import Deadlines, RequestDeadline, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.channel_link import log_unawaited
+from riglm.adapters.mcp.upstream.deadlines import Deadlines, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostOwner, PostRequest
 from riglm.adapters.mcp.wire.http_client import (
@@ -107,7 +107,9 @@ class HttpLinkContext(Protocol):
 
     place: HttpEndpoint
     headers: bytes
-    deadlines: Deadlines
+    posts: dict[int, PostRequest]
+    """The requests in flight of all links, by the `id()` of their reply."""
+    deadlines: Deadlines[PostRequest]
     condition: RequestHealthTracker
 
     def unreachable(self, reason: str) -> None:
@@ -124,7 +126,9 @@ class HttpLink(UpstreamLink, PostOwner):
     link rarely needs is made on demand.
     """
 
-    __slots__ = ("_around", "_closed", "_deliveries", "_message_handler", "_posts", "_tools_version", "limit", "spec")
+    __slots__ = ("_around", "_closed", "_deliveries", "_message_handler", "limit", "spec", "tools_version")
+
+    tools_version: int
 
     def __init__(self, around: HttpLinkContext, message_handler: ServerMessageHandler) -> None:
         """A link that has said nothing yet."""
@@ -132,15 +136,9 @@ class HttpLink(UpstreamLink, PostOwner):
         self.limit = around.place.limit
         self._around = around
         self._message_handler = message_handler
-        self._posts: dict[int, PostRequest] | None = None
-        """The requests on their way; None when there are none."""
         self._deliveries = Deliveries()
         self._closed = False
-        self._tools_version = 0
-
-    @property
-    def tools_version(self) -> int:
-        return self._tools_version
+        self.tools_version = 0
 
     @abstractmethod
     def block(self, post: PostRequest) -> bytes:
@@ -150,10 +148,8 @@ class HttpLink(UpstreamLink, PostOwner):
         if self._closed:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} cannot be asked any more: {_CLOSED}")
             return
-        post = PostRequest(self, message, reply, self._around.deadlines.add(reply, self._expired))
-        if self._posts is None:
-            self._posts = {}
-        self._posts[id(reply)] = post
+        post = self._around.posts[id(reply)] = PostRequest(self, message, reply)
+        self._around.deadlines.watch()
         self.dispatch(post)
 
     def dispatch(self, post: PostRequest) -> None:
@@ -169,7 +165,7 @@ class HttpLink(UpstreamLink, PostOwner):
 
     def notified(self, message: Message) -> None:
         if message.method == protocol.TOOLS_CHANGED:
-            self._tools_version += 1
+            self.tools_version += 1
 
     def receive(self, message: Message) -> None:
         """Deliver a message of the server that belongs to no request."""
@@ -200,8 +196,7 @@ class HttpLink(UpstreamLink, PostOwner):
         post.fail(ErrorKind.UNAVAILABLE, "closed the stream before its answer")
 
     def ended(self, post: PostRequest) -> None:
-        self._around.deadlines.remove(post.waiting)
-        self._take(post.reply)
+        self._around.posts.pop(id(post.reply), None)
 
     def linger(self, exchange: HttpExchange, seconds: float) -> None:
         self._deliveries.keep(exchange, seconds)
@@ -224,7 +219,7 @@ class HttpLink(UpstreamLink, PostOwner):
 
     async def close(self) -> None:
         self._closed = True
-        for post in list((self._posts or {}).values()):
+        for post in [post for post in self._around.posts.values() if post.owner is self]:
             post.fail(ErrorKind.UNKNOWN, f"did not answer before {_CLOSED}")
             post.abandon()
         self._deliveries.close()
@@ -233,19 +228,6 @@ class HttpLink(UpstreamLink, PostOwner):
         place = self._around.place
         return place.client.send(place.target, method, block, body, sink)
 
-    def _under_way(self, reply: UpstreamRequest) -> PostRequest | None:
-        return self._posts.get(id(reply)) if self._posts is not None else None
-
-    def _take(self, reply: UpstreamRequest) -> PostRequest | None:
-        if self._posts is None:
-            return None
-        post = self._posts.pop(id(reply), None)
-        if not self._posts:
-            self._posts = None
-        return post
-
-    def _expired(self, waiting: RequestDeadline) -> None:
-        post = self._take(waiting.reply)
-        if post is not None:
-            self._around.condition.expired()
-            post.abandon()
+    def before_expiry(self, post: PostRequest) -> None:
+        self._around.condition.expired()
+        post.abandon()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from riglm.adapters.mcp.upstream.channel import answered_id
-from riglm.adapters.mcp.upstream.deadlines import RequestDeadline
+from riglm.adapters.mcp.upstream.deadlines import PendingRequest
 from riglm.adapters.mcp.wire.event_stream import Event, EventParser, EventTooLargeError, unwrap
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.adapters.mcp.wire.messages import ChunkBuffer, MessageDecoder
@@ -59,6 +59,9 @@ class PostOwner(Protocol):
     def ended(self, post: "PostRequest") -> None:
         """Nothing more will come for this request."""
 
+    def before_expiry(self, post: "PostRequest") -> None:
+        """Called with a request that timed out, before it fails."""
+
     def linger(self, exchange: HttpExchange, seconds: float) -> None:
         """Seconds for which a request's connection is kept although the request is over."""
 
@@ -103,7 +106,7 @@ def is_answer(asked: bytes, answer: Message) -> bool:
     return given in (asked, b"null") or jsonrpc.find_id((jsonrpc.id_key(asked),), given) is not None
 
 
-class PostRequest(HttpResponseSink):
+class PostRequest(PendingRequest, HttpResponseSink):
     """Passes on what comes back for one request, as JSON or as an event stream."""
 
     __slots__ = (
@@ -112,7 +115,6 @@ class PostRequest(HttpResponseSink):
         "_challenge",
         "_decoder",
         "_last_event_id",
-        "_owner",
         "_parser",
         "_refusal",
         "_resumptions",
@@ -122,19 +124,17 @@ class PostRequest(HttpResponseSink):
         "exchange",
         "message",
         "over",
+        "owner",
         "repeated",
-        "reply",
         "session",
         "status",
-        "waiting",
     )
 
-    def __init__(self, owner: PostOwner, message: Message, reply: UpstreamRequest, waiting: RequestDeadline) -> None:
+    def __init__(self, owner: PostOwner, message: Message, reply: UpstreamRequest) -> None:
         """A request that is about to be sent."""
-        self._owner = owner
+        super().__init__(reply)
+        self.owner = owner
         self.message = message
-        self.reply = reply
-        self.waiting = waiting
         self.exchange: HttpExchange | None = None
         self.over = False
         self.repeated = False
@@ -173,7 +173,7 @@ class PostRequest(HttpResponseSink):
             self._timer.cancel()
         if self.exchange is not None:
             if after:
-                self._owner.linger(self.exchange, after)
+                self.owner.linger(self.exchange, after)
             else:
                 self.exchange.abort()
 
@@ -181,19 +181,19 @@ class PostRequest(HttpResponseSink):
         self.status = status
         if self.over:
             return
-        self._owner.headed(self, headers)
+        self.owner.headed(self, headers)
         self._challenge = headers.get(b"www-authenticate") or b""
         if status < 300 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
-            self._parser = EventParser(self._event, self._owner.limit)
+            self._parser = EventParser(self._event, self.owner.limit)
 
     def data(self, chunk: bytes) -> None:
         if self._parser is None:
             self._body.add(chunk)
-            too_much = self._body.size > self._owner.limit
+            too_much = self._body.size > self.owner.limit
         else:
             too_much = self._is_too_much(self._parser, chunk)
         if too_much:
-            words = f"sent a message over the limit of {self._owner.limit} bytes (`limits.message_bytes`)"
+            words = f"sent a message over the limit of {self.owner.limit} bytes (`limits.message_bytes`)"
             self.fail(ErrorKind.PROTOCOL, words)
             self.abandon()
 
@@ -215,7 +215,7 @@ class PostRequest(HttpResponseSink):
         message = self._answer
         if message is not None and message.is_response and self.status < 300:
             self._replied(message)
-        elif not self._resumptions and self._owner.refused(self, message):
+        elif not self._resumptions and self.owner.refused(self, message):
             return  # a stream that cannot be taken up again is no reason to run the request twice
         else:
             self.conclude()
@@ -227,7 +227,7 @@ class PostRequest(HttpResponseSink):
         message = self._answer
         if self.status in REFUSALS:
             self.fail(
-                ErrorKind.UNAVAILABLE, describe_refusal(self._owner.spec, self.status, self._challenge, self._refusal)
+                ErrorKind.UNAVAILABLE, describe_refusal(self.owner.spec, self.status, self._challenge, self._refusal)
             )
         elif message is not None and message.error:
             self._replied(message.replace(id=self.message.id or b"null"))  # some send errors without the id
@@ -247,18 +247,18 @@ class PostRequest(HttpResponseSink):
         if self._last_event_id is not None:
             self._broke_off()
         else:
-            self._owner.failed(self, failure)
+            self.owner.failed(self, failure)
 
     def fail(self, kind: ErrorKind, words: str) -> None:
         """End the request without an answer."""
         if not self.over:
             self.over = True
-            self._owner.ended(self)
-            self.reply.failed(kind, f"upstream {self._owner.spec.name!r} {words}")
+            self.owner.ended(self)
+            self.reply.failed(kind, f"upstream {self.owner.spec.name!r} {words}")
 
     def _leave(self) -> None:
         if self.exchange is not None:
-            self._owner.left(self.exchange)
+            self.owner.left(self.exchange)
 
     @staticmethod
     def _is_too_much(parser: EventParser, chunk: bytes) -> bool:
@@ -299,16 +299,15 @@ class PostRequest(HttpResponseSink):
         elif message.is_response:
             self._replied(message)
             if self.exchange is not None:
-                self._owner.linger(self.exchange, _LINGER_SECONDS)
+                self.owner.linger(self.exchange, _LINGER_SECONDS)
         else:
-            self.waiting.progressed()
-            self._owner.notified(message)
-            self.reply.related(message)
+            self.owner.notified(message)
+            self.relate(message)
 
     def _skip(self, what: str) -> None:
         """Wait for the answer behind something else, such as a heartbeat of the server or of a gateway."""
         if not self._skipped:  # heartbeats come again and again
-            _log.warning("skipped what is no answer", extra={"upstream": self._owner.spec.name, "reason": what})
+            _log.warning("skipped what is no answer", extra={"upstream": self.owner.spec.name, "reason": what})
         self._skipped = f", after {what}"
 
     def _pause(self, on: bool) -> None:
@@ -323,8 +322,8 @@ class PostRequest(HttpResponseSink):
         if message.id != asked:
             message = message.replace(id=asked)
         self.over = True
-        self._owner.answered(self, message)
-        self._owner.ended(self)
+        self.owner.answered(self, message)
+        self.owner.ended(self)
         self.reply.replied(message, self.status)
 
     def _broke_off(self) -> None:
@@ -341,7 +340,7 @@ class PostRequest(HttpResponseSink):
 
     def _resume(self, last_event_id: bytes) -> None:
         self.again()
-        self._owner.take_up(self, last_event_id)
+        self.owner.take_up(self, last_event_id)
 
 
 class NotificationPost(HttpResponseSink):

@@ -196,7 +196,7 @@ class ModernHttpLink(HttpLink):
         self.notify(block, message, self._around.place.timeout_seconds.initialize)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
-        post = self._under_way(reply)
+        post = self._around.posts.get(id(reply))
         if post is not None:
             self.ended(post)
             post.abandon()

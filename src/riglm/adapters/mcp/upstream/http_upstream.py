@@ -7,6 +7,7 @@ from riglm.adapters.mcp.upstream.deadlines import Deadlines
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_handshake_link import HandshakeHttpLink
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink
+from riglm.adapters.mcp.upstream.http_post import PostRequest
 from riglm.adapters.mcp.upstream.http_reopening import ModernHttpLink
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
@@ -24,7 +25,8 @@ class HttpUpstream(UpstreamPort):
         self.spec = place.spec
         self.place = place
         self.headers = place.headers
-        self.deadlines = Deadlines(place.spec.name, place.timeout_seconds)
+        self.posts: dict[int, PostRequest] = {}
+        self.deadlines = Deadlines(place.spec.name, place.timeout_seconds, self.posts.values(), self._before_expiry)
         self._input_schema = input_schema
         self._eras: dict[ProtocolEra, bool] = {}
         self._links: set[HttpLink] = set()
@@ -62,6 +64,10 @@ class HttpUpstream(UpstreamPort):
     def announce_changed_tools(self) -> None:
         for link in list(self._links):
             link.receive(jsonrpc.notification(TOOLS_CHANGED))
+
+    def _before_expiry(self, post: PostRequest) -> None:
+        del self.posts[id(post.reply)]
+        post.owner.before_expiry(post)
 
     async def close(self) -> None:
         links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]

@@ -187,7 +187,6 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         return self._gone.is_set()
 
     def hand_over(self, receiver: Receiver) -> None:
-        """Pass the child's messages to another receiver from now on."""
         self._receiver = receiver
         self._decoder.on_message = receiver.received
 

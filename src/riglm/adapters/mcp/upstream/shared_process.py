@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from riglm.adapters.mcp.upstream.channel import NOTED, HandshakeReplay, MessageChannel, Opener
+from riglm.adapters.mcp.upstream.channel import Opener
 from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
@@ -48,11 +48,11 @@ class SharedClientLink(UpstreamLink):
 
     def send(self, message: Message) -> None:
         if message.is_response:
-            self._shared.respond(self, message)
+            self._shared.answer(self, message)
         elif message.method == "notifications/initialized":
             self._shared.finish_greeting(message)
         elif message.method != "notifications/cancelled":
-            self._shared.notify(message)
+            self._shared.send(message)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         asked = self._in_flight.pop(id(reply), None)
@@ -177,9 +177,7 @@ class SharedProcess(SharedChannel):
     ) -> None:
         """A process that is started with the first request; `on_empty` is awaited when the last client has left."""
         super().__init__(spec, opener, timeout_seconds, condition)
-        self._timeout_seconds = timeout_seconds
         self._on_empty = on_empty
-        self._handshake_replay = HandshakeReplay()
         self._greeting: SharedInitialize | None = None
         self._initialized = False
         self._client_links: list[SharedClientLink] = []
@@ -198,18 +196,18 @@ class SharedProcess(SharedChannel):
         for uri in [uri for uri, client_links in self._subscribers.items() if client_link in client_links]:
             if self.unsubscribe(client_link, uri):
                 params = jsonrpc.encode({"uri": uri})
-                self.notify(jsonrpc.request(self.number(), "resources/unsubscribe", params))
-                self._handshake_replay.forget(uri)
+                self.send(jsonrpc.request(self.number(), "resources/unsubscribe", params))
+                self.handshake.forget(uri)
         for own in [own for own, (asked, _) in self._questions.items() if asked is client_link]:
             _, theirs = self._questions.pop(own)
-            self.notify(jsonrpc.error(theirs, jsonrpc.UPSTREAM_UNAVAILABLE, "The client has left"))
+            self.send(jsonrpc.error(theirs, jsonrpc.UPSTREAM_UNAVAILABLE, "The client has left"))
         if not self._client_links:
             await self._on_empty(self)
 
     def greet(self, message: Message, reply: UpstreamRequest) -> None:
         """A client opens with `initialize`; those that do so while the first one waits share its answer."""
-        if self._handshake_replay.result is not None:
-            reply.replied(jsonrpc.result(message.id or b"null", self._handshake_replay.result))
+        if self.handshake.result is not None:
+            reply.replied(jsonrpc.result(message.id or b"null", self.handshake.result))
             return
         if self._greeting is not None:
             self._greeting.join(reply)
@@ -224,9 +222,9 @@ class SharedProcess(SharedChannel):
 
     def finish_greeting(self, message: Message) -> None:
         """A client is initialized; the server is notified once."""
-        if not self._initialized and self._handshake_replay.result is not None:
+        if not self._initialized and self.handshake.result is not None:
             self._initialized = True
-            self.notify(message)
+            self.send(message)
 
     def subscribe(self, client_link: SharedClientLink, uri: str) -> None:
         """The client subscribes to a resource."""
@@ -240,38 +238,29 @@ class SharedProcess(SharedChannel):
             self._subscribers.pop(uri, None)
         return not client_links
 
-    def respond(self, client_link: SharedClientLink, response: Message) -> None:
+    def answer(self, client_link: SharedClientLink, response: Message) -> None:
         """A client answers a question; an answer to a question that it was not asked is dropped."""
         own = response.id or b"null"
         asked, theirs = self._questions.get(own, (None, b""))
         if asked is client_link:
             del self._questions[own]
-            self.notify(response.replace(id=theirs))
+            self.send(response.replace(id=theirs))
 
-    def answer(self, asked: Message, answer: Message) -> Message:
-        if asked.method in NOTED:
-            self._handshake_replay.answered(asked, answer)
-        return answer
+    def on_open(self) -> None:
+        self._initialized = self.handshake.result is not None
 
-    def unawaited(self, answer: Message) -> None:
-        if not self._handshake_replay.heard(answer):
-            super().unawaited(answer)
-
-    async def opened(self, channel: MessageChannel) -> None:
-        await self._handshake_replay.repeat(channel, self._timeout_seconds.initialize)
-        self._initialized = self._handshake_replay.result is not None
-
-    def down(self, words: str) -> None:
+    def on_down(self) -> None:
         self._questions.clear()
-        super().down(words)
 
-    def said(self, message: Message) -> None:
-        if message.id is not None:
+    def relay(self, message: Message) -> None:
+        if message.method == "notifications/progress":
+            super().relay(message)
+        elif message.id is not None:
             self._asked(message)
         elif message.method == "notifications/cancelled":
             self._withdrawn(message)
         elif message.method == "notifications/message" and (waiting := self.pending.only) is not None:
-            self.relate(waiting, message)
+            waiting.relate(message)
         elif message.method == "notifications/resources/updated":
             self._announce(message, self._listeners(message))
         else:
@@ -283,24 +272,25 @@ class SharedProcess(SharedChannel):
     def _asked(self, message: Message) -> None:
         theirs = message.id or b"null"
         if message.method == "ping":  # asks after the connection, which is riglm's
-            self.notify(jsonrpc.result(theirs, b"{}"))
+            self.send(jsonrpc.result(theirs, b"{}"))
             return
         client_link = self._concerned()
         if client_link is None:
-            self.notify(jsonrpc.error(theirs, jsonrpc.METHOD_NOT_FOUND, _REFUSAL))
+            self.send(jsonrpc.error(theirs, jsonrpc.METHOD_NOT_FOUND, _REFUSAL))
             return
         own = b'"riglm-%b"' % self.number()
         self._questions[own] = (client_link, theirs)
         question = message.replace(id=own)
         waiting = self.pending.only
         if waiting is not None:
-            self.relate(waiting, question)
+            waiting.relate(question)
         else:
             self._announce(question, [client_link])
 
     def _concerned(self) -> SharedClientLink | None:
         """The client that a question is for: the only one with requests in flight, or the only one there is."""
-        asking = {waiting.reply.client_link for waiting in self.pending if isinstance(waiting.reply, SharedRequest)}
+        replies = [waiting.reply for waiting in self.pending.by_key.values()]
+        asking = {reply.client_link for reply in replies if isinstance(reply, SharedRequest)}
         found = asking or set(self._client_links)
         return found.pop() if len(found) == 1 else None
 

@@ -78,6 +78,9 @@ class SseChannel(MessageChannel, HttpResponseSink):
             self._holding = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._release)
         self._post(_Post(self, message))
 
+    def hand_over(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
     async def close(self) -> None:
         self._shut()
 

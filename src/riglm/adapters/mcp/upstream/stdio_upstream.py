@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +9,7 @@ from weakref import WeakSet
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Opener, Receiver
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
-from riglm.adapters.mcp.upstream.deadlines import PausableClock, UpstreamTimeouts
+from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
 from riglm.adapters.mcp.upstream.process import Child, ProcessReaper
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
@@ -55,6 +54,11 @@ class ProbedChannel(MessageChannel, Receiver):
                 self._timer = asyncio.get_running_loop().call_later(self._seconds, self._replace)
         if self._channel is not None:
             self._channel.write(line)
+
+    def hand_over(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        if self._channel is not None and self._told is None:
+            self._channel.hand_over(receiver)
 
     async def close(self) -> None:
         self._is_given_up = True
@@ -142,8 +146,7 @@ class StdioUpstream(ChannelUpstream):
         self, spec: UpstreamSpec, *, reaper: ProcessReaper, timeout_seconds: UpstreamTimeouts, limit: int
     ) -> None:
         """An upstream whose processes are watched by `reaper`; `limit` is the longest message in bytes."""
-        self._clock = PausableClock()
-        super().__init__(spec, dataclasses.replace(timeout_seconds, clock=self._clock))
+        super().__init__(spec, timeout_seconds)
         self._reaper = reaper
         self._limit = limit
         self._running: dict[Child, str] = {}
@@ -172,7 +175,8 @@ class StdioUpstream(ChannelUpstream):
         return room
 
     def hold(self, *, on: bool) -> None:
-        self._clock.hold(on=on)
+        for link in self.channel_links:
+            link.pending.hold(on=on)
         for child in list(self._children):
             child.hold(on=on)
 
