@@ -191,7 +191,7 @@ async def test_what_has_no_effects_is_repeated_in_a_new_session_whatever_the_ref
 @pytest.mark.parametrize(
     ("opening", "words"),
     [
-        (saying(reply(b"down", 500)), "the handshake was answered by HTTP 500"),
+        (saying(reply(b"down", 500)), "answered HTTP 500"),
         (saying(reply(b'{"jsonrpc":"2.0","id":"riglm-again","error":{"code":1}}')), "answered by HTTP 200"),
         (saying(reply(b"x" * (LIMIT + 1))), "over the limit"),
         (cut, "could not be greeted again"),

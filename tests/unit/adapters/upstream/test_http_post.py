@@ -42,7 +42,8 @@ async def test_what_precedes_the_answer_on_its_stream_belongs_to_the_request(fin
         assert await answer.result() == {"was": "tools/call"}
         assert [message.method for message in answer.heard] == ["notifications/progress"]
         assert answer.status == 200
-        await wait_until_async(lambda: link._deliveries._kept is None)
+        [route] = upstream.place.client._routes.values()
+        await wait_until_async(lambda: bool(route.pool._idle) if finish else not route.pool._open)
         if finish:
             await ask(link, 2, "tools/list").result()
             assert server.served.callers == 1, "the connection is used again"

@@ -1,23 +1,14 @@
 """A link of one client connection over Streamable HTTP, in the handshake era."""
 
 import asyncio
-import contextlib
 import functools
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.mcp.upstream.channel_link import cancellation
-from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, HttpLink, HttpLinkContext, log
+from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, Delivery, HttpLink, as_header, log
 from riglm.adapters.mcp.upstream.http_listening import GetStream
-from riglm.adapters.mcp.upstream.http_post import NotificationPost, PostRequest
-from riglm.adapters.mcp.upstream.http_reopening import (
-    SESSION_HEADER,
-    as_header,
-    forgot,
-    greet,
-    is_known,
-    session_headers,
-)
+from riglm.adapters.mcp.upstream.http_post import PostRequest
 from riglm.adapters.mcp.wire.http_client import HttpExchange, HttpHeaders, HttpResponseSink
 from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
@@ -25,14 +16,56 @@ from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message
 from riglm.ports.upstream import ServerMessageHandler, UpstreamRequest
 
+if TYPE_CHECKING:
+    from riglm.adapters.mcp.upstream.http_upstream import HttpUpstream
+
 _UNAVAILABLE: Final = 503
 _CLOSE_SECONDS: Final = 2.0
 _HOLD_SECONDS: Final = 5.0
 _LINGER_SECONDS: Final = 1.0
-_DEFAULT: Final = 2048
+_PING_SECONDS: Final = 5.0
+_MAX_SHARED_BYTES: Final = 2048
 """A longer handshake is rare, and not worth to be shared."""
 
 _REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
+_REPLAY_ID: Final = b'"riglm-again"'
+_PING: Final = jsonrpc.request(b'"riglm-proof"', "ping")
+_SURELY_FORGOTTEN: Final = frozenset({404, 410})
+_PERHAPS_FORGOTTEN: Final = frozenset({400, 503})
+_SESSION_HEADER: Final = b"mcp-session-id"
+
+
+class _OwnRequest(UpstreamRequest):
+    """A request that riglm sends itself."""
+
+    def __init__(self, message: Message, on_message: Callable[[Message], None]) -> None:
+        """`on_message` gets what the server sends before its response."""
+        self.message = message
+        self.headers = {}
+        self.response: Message | None = None
+        self.reason = ""
+        """Why there is no response."""
+        self.over = asyncio.Event()
+        self._on_message = on_message
+
+    def related(self, message: Message) -> None:
+        self._on_message(message)
+
+    def paused(self, retry_ms: int) -> None:
+        """Wait on."""
+
+    def replied(self, message: Message, status: int = 200) -> None:
+        self.response = message
+        self.over.set()
+
+    def failed(self, kind: ErrorKind, reason: str) -> None:
+        self.reason = reason
+        self.over.set()
+
+    @property
+    def is_unknown_method(self) -> bool:
+        """True if the server does not know its method."""
+        return self.response is not None and jsonrpc.error_code(self.response) == jsonrpc.METHOD_NOT_FOUND
 
 
 class HandshakeHttpLink(HttpLink):
@@ -40,9 +73,9 @@ class HandshakeHttpLink(HttpLink):
 
     __slots__ = ("_handshake", "_held", "_listening", "_lost", "_offered", "_reopening", "_repeated", "_session")
 
-    def __init__(self, around: HttpLinkContext, message_handler: ServerMessageHandler) -> None:
+    def __init__(self, upstream: "HttpUpstream", message_handler: ServerMessageHandler) -> None:
         """A link without a session."""
-        super().__init__(around, message_handler)
+        super().__init__(upstream, message_handler)
         self._offered = b""
         """The id of a session whose handshake is not answered yet."""
         self._session = b""
@@ -56,11 +89,12 @@ class HandshakeHttpLink(HttpLink):
 
     def block(self, post: PostRequest) -> bytes:
         post.session = self._session
-        return self._around.headers + self._session
+        return self._upstream.headers + self._session
 
     def request(self, message: Message, reply: UpstreamRequest) -> None:
         if message.method == "initialize":
-            self._remember(message)
+            is_short = len(message.line) <= _MAX_SHARED_BYTES
+            self._handshake = _share(message.line) if is_short else message.line
             self._session = self._offered = b""
         super().request(message, reply)
 
@@ -75,16 +109,15 @@ class HandshakeHttpLink(HttpLink):
             self._held.append(lambda: self.send(message))
         elif message.method == "notifications/initialized":
             self._held = []
-            self.notify(self._around.headers + self._session, message, _HOLD_SECONDS, self._release)
+            self._deliver(self._upstream.headers + self._session, message, _HOLD_SECONDS, self._release)
         else:
-            seconds = self._around.place.timeout_seconds.initialize
-            session = session_headers(self._offered, b"") if self._offered else self._session
-            self.notify(self._around.headers + session, message, seconds)
+            seconds = self._upstream.place.timeout_seconds.initialize
+            session = _session_headers(self._offered, b"") if self._offered else self._session
+            self._deliver(self._upstream.headers + session, message, seconds)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
-        post = self._around.posts.get(id(reply))
+        post = self._upstream.posts.pop(id(reply), None)
         if post is not None:
-            self.ended(post)
             post.abandon(_LINGER_SECONDS)
             self.send(notice or cancellation(post.message.id or b"null", "the client gave up"))
 
@@ -102,7 +135,8 @@ class HandshakeHttpLink(HttpLink):
                 self._listening = None
 
     async def close(self) -> None:
-        self._around.closed(self)
+        self._upstream.closed(self)
+        self._held = None
         if self._listening is not None:
             self._listening.stop()
         if self._reopening is not None:
@@ -110,25 +144,23 @@ class HandshakeHttpLink(HttpLink):
             await asyncio.gather(self._reopening, return_exceptions=True)
         await super().close()
         if _names_session(self._session):
-            done = asyncio.Event()
-            block = self._around.headers + self._session
-            farewell = self._send(b"DELETE", block, b"", NotificationPost(lambda _: done.set()))
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(done.wait(), _CLOSE_SECONDS)
-            farewell.abort()
+            over = asyncio.Event()
+            block = self._upstream.headers + self._session
+            Delivery(lambda sink: self._exchange(b"DELETE", block, b"", sink), _CLOSE_SECONDS, lambda _: over.set())
+            await over.wait()
 
     def headed(self, post: PostRequest, headers: HttpHeaders) -> None:
         super().headed(post, headers)
         if post.message.method == "initialize":
-            self._offered = headers.get(b"mcp-session-id") or b""
+            self._offered = headers.get(_SESSION_HEADER) or b""
 
     def answered(self, post: PostRequest, message: Message) -> None:
         method = post.message.method
+        if isinstance(post.reply, _OwnRequest):
+            return
         if method == "initialize" and message.result:
             self.tools_version += 1
-            version = jsonrpc.text(jsonrpc.members(message.result).get("protocolVersion"))
-            self._session = session_headers(self._offered, as_header(version))
-            self._offered = b""
+            self._session = self._accept_offered(message)
         elif method in _REPEATED and message.result:
             self._repeated = self._repeated or {}
             self._repeated[_subject(post.message)] = post.message
@@ -138,34 +170,35 @@ class HandshakeHttpLink(HttpLink):
     def refused(self, post: PostRequest, message: Message | None) -> bool:
         if not self._handshake or post.message.method == "initialize" or post.repeated:
             return False
-        gone = forgot(post.status, post.message, message, in_session=_names_session(post.session))
-        if gone is False:
+        is_forgotten = _is_forgotten(post, message)
+        if is_forgotten is False:
             return False
         post.repeated = True
         if post.session != self._session:
-            self._send_anew(post)  # a new session was opened while the refusal was on its way
+            self._send_again(post)  # a new session was opened while the refusal was on its way
             return True
         self._lost = self._lost or []
         self._lost.append(post)
         if self._reopening is None:
-            self._reopening = asyncio.get_running_loop().create_task(self._reopen(proven=gone is True))
+            self._reopening = asyncio.get_running_loop().create_task(self._reopen(is_sure=is_forgotten is True))
         return True
 
-    def take_up(self, post: PostRequest, last_event_id: bytes) -> None:
+    def resume(self, post: PostRequest, last_event_id: bytes) -> None:
         post.exchange = self._get(last_event_id, post)
 
-    def _remember(self, handshake: Message) -> None:
-        self._handshake = _shared(handshake.line) if len(handshake.line) <= _DEFAULT else handshake.line
+    def before_expiry(self, post: PostRequest) -> None:
+        super().before_expiry(post)
+        if post.message.method != "initialize":
+            self.send(cancellation(post.message.id or b"null", "riglm's deadline"))
 
-    async def _reopen(self, *, proven: bool) -> None:
+    async def _reopen(self, *, is_sure: bool) -> None:
         """Initialize again, if the upstream really forgot the session, and resend what it refused."""
-        words, known, place = "", False, self._around.place
+        words, is_known = "", False
         try:
-            known = not proven and await is_known(place, self._around.headers + self._session, self.receive)
-            if not known:
-                repeated = tuple((self._repeated or {}).values())
-                greeting = greet(place, jsonrpc.decode(self._handshake), repeated, self.receive, self._note_offered)
-                self._session = session_headers(*await asyncio.wait_for(greeting, place.timeout_seconds.initialize))
+            is_known = not is_sure and await self._is_session_known()
+            if not is_known:
+                seconds = self._upstream.place.timeout_seconds.initialize
+                self._session = await asyncio.wait_for(self._greet(), seconds)
                 self.tools_version += 1
                 log.info("re-initialised a session that the upstream forgot", extra={"upstream": self.spec.name})
         except (UpstreamUnavailableError, TimeoutError) as error:
@@ -174,65 +207,132 @@ class HandshakeHttpLink(HttpLink):
             log.exception("greeting again failed", extra={"upstream": self.spec.name})
             words = "see riglm's log"
         self._reopening, self._offered = None, b""
-        self._settle(words, known=known)
-        if not words and not known and self._listening is not None:
+        self._settle(words, is_known=is_known)
+        if not words and not is_known and self._listening is not None:
             self._listening.restart()
 
-    def _note_offered(self, session_id: bytes) -> None:
-        """The server named a session before it answered the handshake: responses to its requests belong to that."""
-        self._offered = session_id
+    async def _is_session_known(self) -> bool:
+        """Return True if the upstream still knows the session, or if that is unknown."""
+        try:
+            post, ping = await asyncio.wait_for(self._ask(_PING, self._session), _PING_SECONDS)
+        except (UpstreamUnavailableError, TimeoutError):
+            return True
+        return post.status not in _SURELY_FORGOTTEN | _PERHAPS_FORGOTTEN or ping.is_unknown_method
 
-    def _settle(self, words: str, *, known: bool) -> None:
-        """Handle what was refused: the session is `known`, or lost and cannot be restored because of `words`."""
+    async def _greet(self) -> bytes:
+        """Open a session with the client's own handshake, and repeat its subscriptions and log level.
+
+        Returns:
+            The headers that name the session.
+
+        Raises:
+            UpstreamUnavailableError: the upstream cannot be reached or refuses.
+        """
+        post, handshake = await self._ask(jsonrpc.decode(self._handshake).replace(id=_REPLAY_ID), b"")
+        if handshake.response is None or not handshake.response.result:
+            raise UpstreamUnavailableError(handshake.reason or f"the handshake was answered by HTTP {post.status}")
+        session = self._accept_offered(handshake.response)
+        await self._ask(jsonrpc.notification("notifications/initialized"), session)
+        for message in tuple((self._repeated or {}).values()):
+            await self._ask(message.replace(id=_REPLAY_ID), session)
+        return session
+
+    async def _ask(self, message: Message, session: bytes) -> tuple[PostRequest, _OwnRequest]:
+        """Send a message in a session and wait for its response.
+
+        Raises:
+            UpstreamUnavailableError: the upstream cannot be reached.
+        """
+        request = _OwnRequest(message, self.receive)
+        post = PostRequest(self, message, request)
+        post.repeated = True
+        post.exchange = self._exchange(b"POST", self._upstream.headers + session, message.line, post)
+        try:
+            await request.over.wait()
+        finally:
+            post.abandon()
+        if not post.status:
+            raise UpstreamUnavailableError(request.reason)
+        return post, request
+
+    def _settle(self, words: str, *, is_known: bool) -> None:
+        """Handle what was refused: the session is known, or lost and cannot be restored because of `words`."""
         lost, self._lost = self._lost, None
         for post in lost or ():
-            if known or (words and post.status == _UNAVAILABLE):
+            if is_known or (words and post.status == _UNAVAILABLE):
                 post.conclude()
             elif words:
                 post.fail(ErrorKind.UNAVAILABLE, f"forgot the session and could not be greeted again: {words}")
             else:
-                self._send_anew(post)
+                self._send_again(post)
 
-    def _send_anew(self, post: PostRequest) -> None:
-        """Send what was refused for its session in the new one, unless it may have run all the same."""
-        if post.status == _UNAVAILABLE and _may_have_run(post):
+    def _send_again(self, post: PostRequest) -> None:
+        """Send what was refused for its session in the new one, unless it may have run all the same.
+
+        Gateways send a 503 too, for their server.
+        """
+        if post.status == _UNAVAILABLE and post.message.method in NEVER_TWICE and not _is_about_session(post.answer):
             post.conclude()
         else:
             post.again()
             self.dispatch(post)
 
+    def _accept_offered(self, response: Message) -> bytes:
+        """Return the headers of the session that the response to a handshake opens."""
+        version = jsonrpc.text(jsonrpc.members(response.result).get("protocolVersion"))
+        session, self._offered = _session_headers(self._offered, as_header(version)), b""
+        return session
+
     def _get(self, last_event_id: bytes | None, sink: HttpResponseSink) -> HttpExchange:
-        block = b"accept: text/event-stream\r\n" + self._around.place.configured + self._session
+        block = b"accept: text/event-stream\r\n" + self._upstream.place.configured + self._session
         if last_event_id:
             block += b"last-event-id: %b\r\n" % last_event_id
-        return self._send(b"GET", block, b"", sink)
+        return self._exchange(b"GET", block, b"", sink)
 
     def _release(self) -> None:
         held, self._held = self._held or [], None
         for step in held:
             step()
 
-    def before_expiry(self, post: PostRequest) -> None:
-        super().before_expiry(post)
-        if post.message.method != "initialize":
-            self.send(cancellation(post.message.id or b"null", "riglm's deadline"))
-
 
 @functools.lru_cache(maxsize=64)
-def _shared(line: bytes) -> bytes:
-    """One object for equal handshakes: clients of one kind say the same, and each link keeps its client's."""
+def _share(line: bytes) -> bytes:
+    """Return one object for equal handshakes: those of one kind of client are equal, and each link keeps one."""
     return line
 
 
+def _session_headers(session_id: bytes, version: bytes) -> bytes:
+    """Return the headers with a session's id and protocol version."""
+    block = b"%b: %b\r\n" % (_SESSION_HEADER, session_id) if session_id else b""
+    return block + (b"mcp-protocol-version: %b\r\n" % version if version else b"")
+
+
 def _names_session(block: bytes) -> bool:
-    return block.startswith(SESSION_HEADER)
+    return block.startswith(_SESSION_HEADER)
 
 
-def _may_have_run(post: PostRequest) -> bool:
-    """True if a request may have had effects despite a 503: gateways send that too, for their server."""
-    return post.message.method in NEVER_TWICE and not post.names_session
+def _is_forgotten(post: PostRequest, answer: Message | None) -> bool | None:
+    """Return True if an HTTP error means that the session is forgotten; None if that needs a further request.
+
+    `answer` is the error's body if that is a message. A 404 to a request with a session means exactly this, with any
+    body; but some servers also send it for an unknown method.
+    """
+    is_in_session = _names_session(post.session)
+    is_about_request = answer is not None and answer.id == post.message.id
+    if post.status in _SURELY_FORGOTTEN:
+        if answer is None or not is_about_request:
+            return True
+        return (None if jsonrpc.error_code(answer) == jsonrpc.METHOD_NOT_FOUND else True) if is_in_session else False
+    if post.status not in _PERHAPS_FORGOTTEN or not is_in_session:
+        return False
+    return None if _is_about_session(answer) or not is_about_request else False
+
+
+def _is_about_session(answer: Message | None) -> bool:
+    """Return True if a response is an error of the server about the session, and thus not of a gateway."""
+    return answer is not None and b"session" in bytes(answer.error).lower()
 
 
 def _subject(message: Message) -> bytes:
-    """What a request is about that must be repeated in a new session: the log level, or one resource."""
+    """Return what a request is about that must be repeated in a new session: the log level, or one resource."""
     return bytes(jsonrpc.members(message.params).get("uri", b"level"))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from riglm.adapters.mcp.upstream.http_post import RETRY_MS
 from riglm.adapters.mcp.wire.event_stream import Event, EventParser, unwrap
@@ -18,77 +18,38 @@ _LATER: Final = frozenset({408, 429, 502, 503, 504})
 _log: Final = logging.getLogger("riglm.upstream")
 
 
-class SendGet(Protocol):
-    """Sends a GET whose answer goes to a sink."""
-
-    def __call__(self, last_event_id: bytes | None, sink: HttpResponseSink) -> HttpExchange:
-        """Send it."""
-
-
-class _Events(HttpResponseSink):
-    """One GET's stream."""
-
-    def __init__(
-        self, limit: int, on_event: Callable[[Event, Message | None], None], on_end: Callable[[int], None]
-    ) -> None:
-        """`on_end` gets the HTTP status of an answer that is no event stream; 0 for an event stream, or no answer."""
-        self._limit = limit
-        self._on_event = on_event
-        self._on_end = on_end
-        self._status = 0
-        self._parser: EventParser | None = None
-        self._has_skipped = False
-
-    def head(self, status: int, headers: HttpHeaders) -> None:
-        self._status = status
-        if status == 200 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
-            self._parser = EventParser(self._event, self._limit)
-
-    def data(self, chunk: bytes) -> None:
-        if self._parser is not None:
-            self._parser.feed(chunk)
-
-    def end(self) -> None:
-        self._on_end(self._status if self._parser is None else 0)
-
-    def failed(self, failure: HttpClientError) -> None:
-        self._on_end(0)
-
-    def _event(self, event: Event) -> None:
-        if not event.data:
-            self._on_event(event, None)
-            return
-        decoded = decode(unwrap(event.data))
-        if isinstance(decoded, Message):
-            self._on_event(event, decoded)
-            return
-        if not self._has_skipped:  # heartbeats come again and again
-            _log.warning("skipped an event that is no message", extra={"reason": str(decoded)})
-        self._has_skipped = True
-        self._on_event(event, None)
-
-
-class GetStream:
+class GetStream(HttpResponseSink):
     """Keeps one stream open while it has a subscriber, and resumes it where it broke off."""
 
     __slots__ = (
         "_exchange",
         "_failures",
         "_get",
+        "_has_skipped",
         "_last_event_id",
         "_limit",
         "_on_message",
+        "_parser",
         "_retry_ms",
+        "_status",
         "_timer",
         "_wanted",
     )
 
-    def __init__(self, get: SendGet, limit: int, on_message: Callable[[Message], None]) -> None:
-        """A stream that is not asked for yet."""
+    def __init__(
+        self,
+        get: Callable[[bytes | None, HttpResponseSink], HttpExchange],
+        limit: int,
+        on_message: Callable[[Message], None],
+    ) -> None:
+        """Create a stream that is not open; `get` requests it after the last event id, for a sink."""
         self._get = get
         self._limit = limit
         self._on_message = on_message
         self._exchange: HttpExchange | None = None
+        self._status = 0
+        self._parser: EventParser | None = None
+        self._has_skipped = False
         self._timer: asyncio.TimerHandle | None = None
         self._last_event_id: bytes | None = None
         self._retry_ms = RETRY_MS
@@ -97,7 +58,7 @@ class GetStream:
 
     @property
     def has_place(self) -> bool:
-        """Whether the server named a place where the stream can be taken up."""
+        """True if the server named a place where the stream can be resumed."""
         return self._last_event_id is not None
 
     def start(self) -> None:
@@ -117,24 +78,46 @@ class GetStream:
             self._exchange = None
 
     def restart(self) -> None:
-        """The server started a new session: what was open in the old one is closed."""
+        """Open the stream of a new session: what was open in the old one is closed."""
         if self._wanted:
             self.stop()
             self._last_event_id = None
             self.start()
 
+    def head(self, status: int, headers: HttpHeaders) -> None:
+        self._status = status
+        if status == 200 and (headers.get(b"content-type") or b"").lower().startswith(b"text/event-stream"):
+            self._parser = EventParser(self._event, self._limit)
+
+    def data(self, chunk: bytes) -> None:
+        if self._parser is not None:
+            self._parser.feed(chunk)
+
+    def end(self) -> None:
+        self._ended(self._status if self._parser is None else 0)
+
+    def failed(self, failure: HttpClientError) -> None:
+        self._ended(0)
+
     def _open(self) -> None:
         self._timer = None
-        self._exchange = self._get(self._last_event_id, _Events(self._limit, self._event, self._ended))
+        self._status = 0
+        self._parser = None
+        self._exchange = self._get(self._last_event_id, self)
 
-    def _event(self, event: Event, message: Message | None) -> None:
+    def _event(self, event: Event) -> None:
         self._failures = 0
         self._last_event_id = event.id or self._last_event_id
         self._retry_ms = event.retry_ms if event.retry_ms is not None else self._retry_ms
-        if message is not None:
-            self._on_message(message)
+        decoded = decode(unwrap(event.data)) if event.data else None
+        if isinstance(decoded, Message):
+            self._on_message(decoded)
+        elif decoded is not None and not self._has_skipped:  # heartbeats come again and again
+            _log.warning("skipped an event that is no message", extra={"reason": str(decoded)})
+            self._has_skipped = True
 
     def _ended(self, status: int) -> None:
+        """Open the stream again after a while; `status` is that of an answer that is no event stream, or 0."""
         exchange, self._exchange = self._exchange, None
         if exchange is not None and exchange.redirect:
             about = {"reason": f"it answered HTTP {status}{exchange.redirect}"}

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from riglm.adapters.mcp.upstream.deadlines import Deadlines
 from riglm.adapters.mcp.upstream.health import RequestHealthTracker
 from riglm.adapters.mcp.upstream.http_handshake_link import HandshakeHttpLink
-from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink
+from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, HttpLink, ModernHttpLink
 from riglm.adapters.mcp.upstream.http_post import PostRequest
-from riglm.adapters.mcp.upstream.http_reopening import ModernHttpLink
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.protocol import TOOLS_CHANGED
@@ -21,17 +20,19 @@ class HttpUpstream(UpstreamPort):
     """All links share one client and its connections."""
 
     def __init__(self, place: HttpEndpoint, input_schema: Callable[[str, str], Raw | None]) -> None:
-        """An upstream at `place`; `input_schema` as in `ModernHttpLink`."""
+        """Create an upstream; `input_schema` returns the schema of a tool as last listed, by upstream and tool."""
         self.spec = place.spec
         self.place = place
+        self.input_schema = input_schema
         self.headers = place.headers
+        """The header block that every POST starts with."""
         self.posts: dict[int, PostRequest] = {}
+        """The requests in flight over all links, by the `id()` of their reply."""
         self.deadlines = Deadlines(place.spec.name, place.timeout_seconds, self.posts.values(), self._before_expiry)
-        self._input_schema = input_schema
+        self.condition = RequestHealthTracker(place.spec.name)
         self._eras: dict[ProtocolEra, bool] = {}
         self._links: set[HttpLink] = set()
         self._stateless: ModernHttpLink | None = None
-        self.condition = RequestHealthTracker(place.spec.name)
 
     def connect(self, message_handler: ServerMessageHandler, principal: str = "") -> UpstreamLink:
         link = HandshakeHttpLink(self, message_handler)
@@ -40,7 +41,7 @@ class HttpUpstream(UpstreamPort):
 
     def stateless(self, message_handler: ServerMessageHandler) -> UpstreamLink:
         if self._stateless is None:
-            self._stateless = ModernHttpLink(self, message_handler, self._input_schema)
+            self._stateless = ModernHttpLink(self, message_handler)
         return self._stateless
 
     def supports(self, era: ProtocolEra) -> bool | None:
@@ -65,11 +66,11 @@ class HttpUpstream(UpstreamPort):
         for link in list(self._links):
             link.receive(jsonrpc.notification(TOOLS_CHANGED))
 
-    def _before_expiry(self, post: PostRequest) -> None:
-        del self.posts[id(post.reply)]
-        post.owner.before_expiry(post)
-
     async def close(self) -> None:
         links: list[UpstreamLink] = [*self._links, *([self._stateless] if self._stateless else [])]
         await asyncio.gather(*(link.close() for link in links), return_exceptions=True)
         self.deadlines.close()
+
+    def _before_expiry(self, post: PostRequest) -> None:
+        del self.posts[id(post.reply)]
+        post.owner.before_expiry(post)

@@ -8,7 +8,7 @@ from weakref import WeakSet
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, report_unreadable
 from riglm.adapters.mcp.upstream.channel_upstream import ChannelUpstream
 from riglm.adapters.mcp.upstream.http_link import HttpEndpoint, log
-from riglm.adapters.mcp.upstream.http_post import REFUSALS, describe_refusal
+from riglm.adapters.mcp.upstream.refusals import REFUSALS, Refusal
 from riglm.adapters.mcp.wire.event_stream import Event, EventParser, EventTooLargeError, unwrap
 from riglm.adapters.mcp.wire.http_client import HttpClientError, HttpExchange, HttpHeaders, HttpResponseSink, Target
 from riglm.adapters.mcp.wire.messages import decode
@@ -17,12 +17,10 @@ from riglm.domain.errors import ConfigurationError, UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.protocol import TOOLS_CHANGED
 from riglm.domain.session import ProtocolEra
-from riglm.domain.upstream import UpstreamSpec
 
 _HOLD_SECONDS: Final = 5.0
 _FORGOTTEN: Final = frozenset({404, 410})
 _NEVER_TWICE: Final = frozenset({"tools/call"})
-_MAX_REFUSAL_BYTES: Final = 1 << 16
 _HINTS: Final = {404: ": see its `url`", 405: ": it may support Streamable HTTP, which is `type: http`"}
 
 
@@ -35,6 +33,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
 
     def __init__(self, place: HttpEndpoint, receiver: Receiver) -> None:
         """A stream that is not asked for yet."""
+        self.spec = place.spec
         self._place = place
         self._receiver = receiver
         self._parser = EventParser(self._event, place.limit)
@@ -45,7 +44,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         self._holding: asyncio.TimerHandle | None = None
         self._over = False
         self._is_open = False
-        self._refusal: _Refusal | None = None
+        self._refusal: Refusal | None = None
 
     async def open(self) -> None:
         """Ask for the stream, and wait for its first event.
@@ -89,7 +88,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         if status == 200 and kind.startswith(b"text/event-stream"):
             self._is_open = True
         elif status in REFUSALS:
-            self._refusal = self.create_refusal(status, headers)
+            self._refusal = Refusal(self._place.spec, status, headers)
         else:
             redirect = self._stream.redirect if self._stream is not None else ""
             self._end(f"answered HTTP {status} instead of an event stream{redirect or _HINTS.get(status, '')}")
@@ -127,10 +126,6 @@ class SseChannel(MessageChannel, HttpResponseSink):
             self._refused(post.message, f"refused the message with HTTP {post.status}{hint}")
         self._initialized(post.message)
 
-    def create_refusal(self, status: int, headers: HttpHeaders) -> "_Refusal":
-        """Return a response that refuses the credentials, whose body is still to come."""
-        return _Refusal(self._place.spec, status, headers)
-
     def undelivered(self, post: "_Post", failure: HttpClientError) -> None:
         """A POST broke; it is sent once more if the server cannot have seen it, or may see it twice."""
         self._posts.pop(post, None)
@@ -152,7 +147,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
             if isinstance(decoded, Message):
                 self._receiver.received(decoded)
             else:
-                report_unreadable(data, decoded, self._receiver, self._place.spec.name)
+                report_unreadable(data, decoded, self._receiver, self.spec.name)
 
     def _name_endpoint(self, reference: str) -> None:
         place = self._place
@@ -172,9 +167,9 @@ class SseChannel(MessageChannel, HttpResponseSink):
         self._posts[post] = self._place.client.send(target, b"POST", self._place.headers, post.message.line, post)
 
     def _refused(self, message: Message, words: str) -> None:
-        log.warning("a message was not taken", extra={"upstream": self._place.spec.name, "reason": words})
+        log.warning("a message was not taken", extra={"upstream": self.spec.name, "reason": words})
         if message.is_request and not self._over:
-            words = f"upstream {self._place.spec.name!r} {words}"
+            words = f"upstream {self.spec.name!r} {words}"
             self._receiver.received(jsonrpc.error(message.id, jsonrpc.UPSTREAM_UNAVAILABLE, words))
 
     def _initialized(self, message: Message) -> None:
@@ -211,39 +206,20 @@ class SseChannel(MessageChannel, HttpResponseSink):
             exchange.abort()
 
 
-class _Refusal:
-    """A response that refuses the credentials."""
-
-    def __init__(self, spec: UpstreamSpec, status: int, headers: HttpHeaders) -> None:
-        self._spec = spec
-        self._status = status
-        self._challenge = headers.get(b"www-authenticate") or b""
-        self._body = b""
-
-    def add(self, chunk: bytes) -> None:
-        """Keep the beginning of the body."""
-        self._body += chunk[: _MAX_REFUSAL_BYTES - len(self._body)]
-
-    @property
-    def text(self) -> str:
-        """The error for it."""
-        return describe_refusal(self._spec, self._status, self._challenge, self._body)
-
-
 class _Post(HttpResponseSink):
     """One message on its way up."""
 
     def __init__(self, channel: SseChannel, message: Message) -> None:
         self.message = message
         self.status = 0
-        self.refusal: _Refusal | None = None
+        self.refusal: Refusal | None = None
         self.repeated = False
         self._channel = channel
 
     def head(self, status: int, headers: HttpHeaders) -> None:
         self.status = status
         if status in REFUSALS:
-            self.refusal = self._channel.create_refusal(status, headers)
+            self.refusal = Refusal(self._channel.spec, status, headers)
 
     def data(self, chunk: bytes) -> None:
         """Read nothing but a refusal: the answer comes down the stream."""
