@@ -10,11 +10,12 @@ from typing import Final
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, NullReceiver, Opener, Receiver
 from riglm.adapters.mcp.upstream.deadlines import PendingRequest, PendingRequests, UpstreamTimeouts, progress_token
+from riglm.adapters.mcp.upstream.handshake_replay import NOTED, REPLAY_ID, HandshakeReplay
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.domain import jsonrpc, protocol
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message, Raw
+from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import LinkState, UpstreamSpec
 from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamRequest
 
@@ -25,79 +26,6 @@ _STEADY_SECONDS: Final = 10.0
 _MAX_WAITING: Final = 10_000
 _MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
 _log: Final = logging.getLogger("riglm.upstream")
-
-_REPLAY_ID: Final = b'"riglm-again"'
-_REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
-_NOTED: Final = frozenset({"initialize", "resources/unsubscribe"}) | _REPEATED
-
-
-class HandshakeReplay:
-    """The handshake, the log level and the subscriptions, in the client's own words."""
-
-    def __init__(self) -> None:
-        self.result: Raw | None = None
-        """The answer to the handshake; None before it came."""
-        self._handshake: Message | None = None
-        self._repeated: dict[str, Message] = {}
-        self._greeted: asyncio.Future[Message] | None = None
-
-    def begin(self) -> None:
-        """The client opens a handshake: what was sent before is discarded."""
-        self.result = None
-        self._handshake = None
-        self._repeated.clear()
-
-    def note(self, asked: Message, answer: Message) -> None:
-        """Note the response to one of the `_NOTED` requests; an error changes nothing."""
-        if not answer.result:
-            return
-        if asked.method == "initialize":
-            self._handshake, self.result = asked, answer.result
-        elif asked.method in _REPEATED:
-            self._repeated[_subject(asked)] = asked
-        else:
-            self.forget(_subject(asked))
-
-    def forget(self, uri: str) -> None:
-        """No client subscribes to this resource any more."""
-        self._repeated.pop(uri, None)
-
-    async def repeat(self, channel: MessageChannel, seconds: float) -> None:
-        """Send all of it to a new process.
-
-        Raises:
-            UpstreamUnavailableError: it refuses the handshake, or ends.
-            TimeoutError: it does not respond to the handshake in time.
-        """
-        if self._handshake is None:
-            return
-        self._greeted = asyncio.get_running_loop().create_future()
-        channel.write(self._handshake.replace(id=_REPLAY_ID).line)
-        answer = await asyncio.wait_for(self._greeted, seconds)
-        if not answer.result:
-            raise UpstreamUnavailableError("restarted and refused the handshake")
-        self.result = answer.result
-        channel.write(jsonrpc.notification("notifications/initialized").line)
-        for message in self._repeated.values():
-            channel.write(message.replace(id=_REPLAY_ID).line)
-
-    def accept(self, answer: Message) -> bool:
-        """Return True if an answer that no client waits for is one to what was repeated."""
-        if answer.id != _REPLAY_ID:
-            return False
-        if self._greeted is not None and not self._greeted.done():
-            self._greeted.set_result(answer)
-        return True
-
-    def fail(self, words: str) -> None:
-        """End the wait for the answer: the process ended."""
-        if self._greeted is not None and not self._greeted.done():
-            self._greeted.set_exception(UpstreamUnavailableError(words))
-
-
-def _subject(message: Message) -> str:
-    """Return what must be repeated about: one resource by its URI, or the log level."""
-    return jsonrpc.text(jsonrpc.members(message.params).get("uri")) or ""
 
 
 class ReconnectingLink(Receiver):
@@ -129,6 +57,8 @@ class ReconnectingLink(Receiver):
         """The channel on which the handshake is repeated now."""
         self._new_channel_end = ""
         """Why the new channel ended before it was ready."""
+        self._replayed: asyncio.Future[Message] | None = None
+        """The response to the repeated `initialize`."""
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
@@ -150,8 +80,8 @@ class ReconnectingLink(Receiver):
     def before_expiry(self, request: PendingRequest) -> None:
         """Called with each request that timed out, before it fails."""
 
-    def on_open(self) -> None:
-        """Called when a new channel is ready, before anything that waits is sent."""
+    def on_open(self, handshake: Message | None) -> None:
+        """Called when a new channel is ready, with the response to the repeated `initialize`, if there was one."""
 
     def on_down(self) -> None:
         """Called when the channel is closed, before its requests fail."""
@@ -190,11 +120,11 @@ class ReconnectingLink(Receiver):
             return
         request = self.pending.by_key.pop(message.id or b"null", None) or self.pending.pop_answered(message)
         if request is not None:
-            if request.reply.message.method in _NOTED:
-                self.handshake.note(request.reply.message, message)
             self.respond(request, message)
-        elif not self.handshake.accept(message):
+        elif message.id != REPLAY_ID:
             self.on_unawaited(message)
+        elif self._replayed is not None and not self._replayed.done():
+            self._replayed.set_result(message)
 
     def on_unawaited(self, response: Message) -> None:
         """Called with a response that belongs to no request."""
@@ -211,7 +141,8 @@ class ReconnectingLink(Receiver):
             self.restart(words)
         else:
             self._new_channel_end = words
-            self.handshake.fail(words)
+            if self._replayed is not None and not self._replayed.done():
+                self._replayed.set_exception(UpstreamUnavailableError(words))
 
     def restart(self, reason: str) -> None:
         """Close the channel and end its requests for this reason; the next message opens another, after a pause."""
@@ -281,7 +212,7 @@ class ReconnectingLink(Receiver):
         self._new_channel_end = ""
         channel = self._new_channel = await self._opener(self)
         try:
-            await self._greet(channel)
+            handshake = await self._replay_handshake(channel)
         except BaseException:
             self.discard(channel)
             raise
@@ -290,13 +221,21 @@ class ReconnectingLink(Receiver):
         self._channel = channel
         self._opened_at = time.monotonic()
         self._set_state("open")
-        self.on_open()
+        self.on_open(handshake)
 
-    async def _greet(self, channel: MessageChannel) -> None:
-        if not self._new_channel_end:
-            await self.handshake.repeat(channel, self._timeout_seconds.initialize)
+    async def _replay_handshake(self, channel: MessageChannel) -> Message | None:
+        response = None
+        if not self.handshake.is_empty and not self._new_channel_end:
+            self._replayed = asyncio.get_running_loop().create_future()
+            channel.write(self.handshake.initialize().line)
+            response = await asyncio.wait_for(self._replayed, self._timeout_seconds.initialize)
+            if not response.result:
+                raise UpstreamUnavailableError("restarted and refused the handshake")
+            for message in self.handshake.messages():
+                channel.write(message.line)
         if self._new_channel_end:
             raise UpstreamUnavailableError(self._new_channel_end)
+        return response
 
     def _send_waiting(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
@@ -383,9 +322,12 @@ class ChannelLink(ReconnectingLink, UpstreamLink):
 
     def respond(self, request: PendingRequest, response: Message) -> None:
         self._unanswered = 0
-        asked = request.reply.message.id or b"null"
-        if response.id != asked and (asked[:1] != b'"' or jsonrpc.id_key(response.id or b"") != request.key):
-            response = response.replace(id=asked)
+        asked = request.reply.message
+        if asked.method in NOTED:
+            self.handshake.note(asked, response)
+        asked_id = asked.id or b"null"
+        if response.id != asked_id and (asked_id[:1] != b'"' or jsonrpc.id_key(response.id or b"") != request.key):
+            response = response.replace(id=asked_id)
         request.reply.replied(response)
 
     def relay(self, message: Message) -> None:

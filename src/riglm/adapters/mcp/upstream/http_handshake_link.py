@@ -1,11 +1,11 @@
 """A link of one client connection over Streamable HTTP, in the handshake era."""
 
 import asyncio
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from riglm.adapters.mcp.upstream.channel_link import cancellation
+from riglm.adapters.mcp.upstream.handshake_replay import HandshakeReplay
 from riglm.adapters.mcp.upstream.http_link import NEVER_TWICE, Delivery, HttpLink, as_header, log
 from riglm.adapters.mcp.upstream.http_listening import GetStream
 from riglm.adapters.mcp.upstream.http_post import PostRequest
@@ -24,11 +24,6 @@ _CLOSE_SECONDS: Final = 2.0
 _HOLD_SECONDS: Final = 5.0
 _LINGER_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 5.0
-_MAX_SHARED_BYTES: Final = 2048
-"""A longer handshake is rare, and not worth to be shared."""
-
-_REPEATED: Final = frozenset({"logging/setLevel", "resources/subscribe"})
-_REPLAY_ID: Final = b'"riglm-again"'
 _PING: Final = jsonrpc.request(b'"riglm-proof"', "ping")
 _SURELY_FORGOTTEN: Final = frozenset({404, 410})
 _PERHAPS_FORGOTTEN: Final = frozenset({400, 503})
@@ -71,7 +66,7 @@ class _OwnRequest(UpstreamRequest):
 class HandshakeHttpLink(HttpLink):
     """Holds the upstream's session, and opens a new one when the upstream forgot it."""
 
-    __slots__ = ("_handshake", "_held", "_listening", "_lost", "_offered", "_reopening", "_repeated", "_session")
+    __slots__ = ("_handshake", "_held", "_listening", "_lost", "_offered", "_reopening", "_session")
 
     def __init__(self, upstream: "HttpUpstream", message_handler: ServerMessageHandler) -> None:
         """A link without a session."""
@@ -80,8 +75,7 @@ class HandshakeHttpLink(HttpLink):
         """The id of a session whose handshake is not answered yet."""
         self._session = b""
         """The headers that name the session."""
-        self._handshake = b""
-        self._repeated: dict[bytes, Message] | None = None
+        self._handshake = HandshakeReplay()
         self._held: list[Callable[[], None]] | None = None
         self._reopening: asyncio.Task[None] | None = None
         self._lost: list[PostRequest] | None = None
@@ -93,8 +87,7 @@ class HandshakeHttpLink(HttpLink):
 
     def request(self, message: Message, reply: UpstreamRequest) -> None:
         if message.method == "initialize":
-            is_short = len(message.line) <= _MAX_SHARED_BYTES
-            self._handshake = _share(message.line) if is_short else message.line
+            self._handshake.begin()
             self._session = self._offered = b""
         super().request(message, reply)
 
@@ -155,20 +148,15 @@ class HandshakeHttpLink(HttpLink):
             self._offered = headers.get(_SESSION_HEADER) or b""
 
     def answered(self, post: PostRequest, message: Message) -> None:
-        method = post.message.method
         if isinstance(post.reply, _OwnRequest):
             return
-        if method == "initialize" and message.result:
+        self._handshake.note(post.message, message)
+        if post.message.method == "initialize" and message.result:
             self.tools_version += 1
             self._session = self._accept_offered(message)
-        elif method in _REPEATED and message.result:
-            self._repeated = self._repeated or {}
-            self._repeated[_subject(post.message)] = post.message
-        elif method == "resources/unsubscribe" and self._repeated is not None:
-            self._repeated.pop(_subject(post.message), None)
 
     def refused(self, post: PostRequest, message: Message | None) -> bool:
-        if not self._handshake or post.message.method == "initialize" or post.repeated:
+        if self._handshake.is_empty or post.message.method == "initialize" or post.repeated:
             return False
         is_forgotten = _is_forgotten(post, message)
         if is_forgotten is False:
@@ -228,13 +216,12 @@ class HandshakeHttpLink(HttpLink):
         Raises:
             UpstreamUnavailableError: the upstream cannot be reached or refuses.
         """
-        post, handshake = await self._ask(jsonrpc.decode(self._handshake).replace(id=_REPLAY_ID), b"")
+        post, handshake = await self._ask(self._handshake.initialize(), b"")
         if handshake.response is None or not handshake.response.result:
             raise UpstreamUnavailableError(handshake.reason or f"the handshake was answered by HTTP {post.status}")
         session = self._accept_offered(handshake.response)
-        await self._ask(jsonrpc.notification("notifications/initialized"), session)
-        for message in tuple((self._repeated or {}).values()):
-            await self._ask(message.replace(id=_REPLAY_ID), session)
+        for message in self._handshake.messages():
+            await self._ask(message, session)
         return session
 
     async def _ask(self, message: Message, session: bytes) -> tuple[PostRequest, _OwnRequest]:
@@ -295,12 +282,6 @@ class HandshakeHttpLink(HttpLink):
             step()
 
 
-@functools.lru_cache(maxsize=64)
-def _share(line: bytes) -> bytes:
-    """Return one object for equal handshakes: those of one kind of client are equal, and each link keeps one."""
-    return line
-
-
 def _session_headers(session_id: bytes, version: bytes) -> bytes:
     """Return the headers with a session's id and protocol version."""
     block = b"%b: %b\r\n" % (_SESSION_HEADER, session_id) if session_id else b""
@@ -331,8 +312,3 @@ def _is_forgotten(post: PostRequest, answer: Message | None) -> bool | None:
 def _is_about_session(answer: Message | None) -> bool:
     """Return True if a response is an error of the server about the session, and thus not of a gateway."""
     return answer is not None and b"session" in bytes(answer.error).lower()
-
-
-def _subject(message: Message) -> bytes:
-    """Return what a request is about that must be repeated in a new session: the log level, or one resource."""
-    return bytes(jsonrpc.members(message.params).get("uri", b"level"))

@@ -96,7 +96,7 @@ class SharedLink(SharedChannel, UpstreamLink):
         self.discard(channel)
         return None
 
-    def on_open(self) -> None:
+    def on_open(self, handshake: Message | None) -> None:
         self._answers = self._refusals = 0
 
     def respond(self, request: PendingRequest, response: Message) -> None:

@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from riglm.adapters.mcp.upstream.channel import Opener
-from riglm.adapters.mcp.upstream.deadlines import UpstreamTimeouts
+from riglm.adapters.mcp.upstream.deadlines import PendingRequest, UpstreamTimeouts
 from riglm.adapters.mcp.upstream.health import ChannelHealthTracker
 from riglm.adapters.mcp.upstream.shared_channel import SharedChannel
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import ErrorKind
-from riglm.domain.jsonrpc import Message
+from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.upstream import UpstreamSpec
 from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamRequest
 
@@ -180,6 +180,8 @@ class SharedProcess(SharedChannel):
         self._on_empty = on_empty
         self._greeting: SharedInitialize | None = None
         self._initialized = False
+        self._result: Raw | None = None
+        """The result of the handshake; None before it came."""
         self._client_links: list[SharedClientLink] = []
         self._subscribers: dict[str, set[SharedClientLink]] = {}
         self._questions: dict[bytes, tuple[SharedClientLink, bytes]] = {}
@@ -206,8 +208,8 @@ class SharedProcess(SharedChannel):
 
     def greet(self, message: Message, reply: UpstreamRequest) -> None:
         """A client opens with `initialize`; those that do so while the first one waits share its answer."""
-        if self.handshake.result is not None:
-            reply.replied(jsonrpc.result(message.id or b"null", self.handshake.result))
+        if self._result is not None:
+            reply.replied(jsonrpc.result(message.id or b"null", self._result))
             return
         if self._greeting is not None:
             self._greeting.join(reply)
@@ -222,7 +224,7 @@ class SharedProcess(SharedChannel):
 
     def finish_greeting(self, message: Message) -> None:
         """A client is initialized; the server is notified once."""
-        if not self._initialized and self.handshake.result is not None:
+        if not self._initialized and self._result is not None:
             self._initialized = True
             self.send(message)
 
@@ -246,8 +248,17 @@ class SharedProcess(SharedChannel):
             del self._questions[own]
             self.send(response.replace(id=theirs))
 
-    def on_open(self) -> None:
-        self._initialized = self.handshake.result is not None
+    def on_open(self, handshake: Message | None) -> None:
+        self._initialized = handshake is not None
+        if handshake is not None:
+            self._result = handshake.result
+
+    def respond(self, request: PendingRequest, response: Message) -> None:
+        asked = request.reply.message
+        self.handshake.note(asked, response)
+        if asked.method == "initialize" and response.result:
+            self._result = response.result
+        super().respond(request, response)
 
     def on_down(self) -> None:
         self._questions.clear()
