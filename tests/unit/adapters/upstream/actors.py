@@ -127,16 +127,14 @@ class Wire(MessageChannel):
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
         self.lines: list[dict[str, Any]] = []
-        self.raw: list[bytes] = []
         self.closed = 0
         self.refusal = ""
         self.failure: Exception | None = None
 
-    def write(self, line: bytes) -> None:
+    def write(self, message: Message) -> None:
         if self.refusal:
             raise UpstreamUnavailableError(self.refusal)
-        self.raw.append(line)
-        self.lines.append(json.loads(line))
+        self.lines.append(json.loads(message.line))
 
     def hand_over(self, receiver: Receiver) -> None:
         self.receiver = receiver

@@ -15,7 +15,7 @@ from riglm.domain import jsonrpc
 from riglm.domain.errors import UpstreamUnavailableError
 from riglm.domain.jsonrpc import Message
 from riglm.domain.upstream import UpstreamSpec
-from tests.unit.adapters.upstream.actors import settle, within
+from tests.unit.adapters.upstream.actors import notification, request, settle, within
 from tests.waiting import wait_until_async
 
 SCRIPT = str(Path(__file__).with_name("child.py"))
@@ -70,7 +70,7 @@ class Running:
         assert not alive(self.child._group)
 
     def notify(self, method: str, identifier: object = 1, **params: object) -> None:
-        self.child.write(json.dumps({"id": identifier, "method": method, "params": params}).encode())
+        self.child.write(request(identifier, method, params))
 
     async def hear(self) -> dict[str, object]:
         line = await within(self.hearing.lines.get())
@@ -191,9 +191,9 @@ async def test_a_notification_over_the_limit_is_nobodys_answer(reaper):
 async def test_a_child_that_does_not_read_is_told_no_more_than_a_bound(reaper):
     async with Running(reaper, "deaf", grace=0.1) as running:
         await within(running.hearing.lines.get())
-        line = b"x" * 60_000
+        message = notification("x" * 60_000)
         with pytest.raises(UpstreamUnavailableError, match=r"does not read its input: \d+ bytes wait"):
-            [running.child.write(line) for _ in range(100)]
+            [running.child.write(message) for _ in range(100)]
         assert running.child._stdin.get_write_buffer_size() <= 5 * LIMIT
 
 

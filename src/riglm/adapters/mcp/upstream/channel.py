@@ -16,7 +16,7 @@ _log: Final = logging.getLogger("riglm.upstream")
 class MessageChannel(Protocol):
     """Carries whole messages to one server."""
 
-    def write(self, line: bytes) -> None:
+    def write(self, message: Message) -> None:
         """Send one message; a channel that closed ignores it.
 
         Raises:

@@ -59,7 +59,7 @@ class ReconnectingLink(Receiver):
         """Why the new channel ended before it was ready."""
         self._replayed: asyncio.Future[Message] | None = None
         """The response to the repeated `initialize`."""
-        self._waiting: list[bytes] = []
+        self._waiting: list[Message] = []
         self._waiting_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -86,13 +86,13 @@ class ReconnectingLink(Receiver):
     def on_down(self) -> None:
         """Called when the channel is closed, before its requests fail."""
 
-    def forward(self, key: bytes, line: bytes, reply: UpstreamRequest) -> None:
+    def forward(self, key: bytes, message: Message, reply: UpstreamRequest) -> None:
         """Send a request, opening the channel first if need be."""
         try:
             if self._channel is not None:
-                self._channel.write(line)
+                self._channel.write(message)
             else:
-                self._send_later(line)
+                self._send_later(message)
         except UpstreamUnavailableError as error:
             reply.failed(ErrorKind.UNAVAILABLE, f"upstream {self.spec.name!r} {error}")
         else:
@@ -106,9 +106,9 @@ class ReconnectingLink(Receiver):
         channel = self._channel or (self._new_channel if message.is_response else None)
         try:
             if channel is not None:
-                channel.write(message.line)
+                channel.write(message)
             elif self._task is not None:
-                self._send_later(message.line)
+                self._send_later(message)
         except UpstreamUnavailableError as error:
             _log.warning("dropped a message", extra={"upstream": self.spec.name, "reason": str(error)})
 
@@ -178,7 +178,7 @@ class ReconnectingLink(Receiver):
         self._drop()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def _send_later(self, line: bytes) -> None:
+    def _send_later(self, message: Message) -> None:
         if self.is_closed:
             raise UpstreamUnavailableError("cannot be asked any more: the link to it is closed")
         if self._task is None:
@@ -186,10 +186,10 @@ class ReconnectingLink(Receiver):
             if seconds > _MAX_BACKOFF_TO_WAIT:
                 raise UpstreamUnavailableError(f"{self._reason}; the next try is in {seconds:.0f} s")
             self._task = asyncio.get_running_loop().create_task(self._open())
-        elif len(self._waiting) >= _MAX_WAITING or self._waiting_bytes + len(line) > _MAX_WAITING_BYTES:
+        elif len(self._waiting) >= _MAX_WAITING or self._waiting_bytes + len(message.line) > _MAX_WAITING_BYTES:
             raise UpstreamUnavailableError("is still starting, and too many messages wait for it already")
-        self._waiting.append(line)
-        self._waiting_bytes += len(line)
+        self._waiting.append(message)
+        self._waiting_bytes += len(message.line)
 
     async def _open(self) -> None:
         self._set_state("opening")
@@ -227,12 +227,12 @@ class ReconnectingLink(Receiver):
         response = None
         if not self.handshake.is_empty and not self._new_channel_end:
             self._replayed = asyncio.get_running_loop().create_future()
-            channel.write(self.handshake.initialize().line)
+            channel.write(self.handshake.initialize())
             response = await asyncio.wait_for(self._replayed, self._timeout_seconds.initialize)
             if not response.result:
                 raise UpstreamUnavailableError("restarted and refused the handshake")
             for message in self.handshake.messages():
-                channel.write(message.line)
+                channel.write(message)
         if self._new_channel_end:
             raise UpstreamUnavailableError(self._new_channel_end)
         return response
@@ -240,9 +240,9 @@ class ReconnectingLink(Receiver):
     def _send_waiting(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         try:
-            for line in waiting:
+            for message in waiting:
                 if self._channel is not None:
-                    self._channel.write(line)
+                    self._channel.write(message)
         except UpstreamUnavailableError as error:
             self.restart(str(error))
 
@@ -308,7 +308,7 @@ class ChannelLink(ReconnectingLink, UpstreamLink):
             return
         if message.method == "initialize":
             self.handshake.begin()
-        self.forward(key, message.line, reply)
+        self.forward(key, message, reply)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         if self.pending.withdraw(reply) is not None:

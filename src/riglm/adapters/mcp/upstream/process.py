@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 
 from riglm.adapters.mcp.upstream.channel import MessageChannel, Receiver, answered_id, not_an_answer, report_unreadable
 from riglm.adapters.mcp.wire.messages import LineSplitter, MessageDecoder
-from riglm.domain import jsonrpc
 from riglm.domain.errors import TOO_FEW_PROCESSES, UpstreamUnavailableError
+from riglm.domain.jsonrpc import MalformedMessageError, Message
 from riglm.domain.upstream import UpstreamSpec
 
 _log = logging.getLogger("riglm.upstream")
@@ -200,20 +200,17 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
         self._group = self._process.get_pid()
         self._reaper.watch(self._group)
 
-    def write(self, line: bytes) -> None:
-        """Send one message.
-
-        Raises:
-            UpstreamUnavailableError: the child does not read what waits for it already.
-        """
+    def write(self, message: Message) -> None:
         if self._stdin is None or self._stdin.is_closing():
             return
-        if self._last_words is not None and not _is_opening(line):
+        if self._last_words is not None and (
+            message.method not in _OPENINGS or len(message.line) > _MAX_OPENING_LENGTH
+        ):
             self._last_words = None
         unread = self._stdin.get_write_buffer_size()
         if unread > self._limit * _MAX_UNREAD:
             raise UpstreamUnavailableError(f"does not read its input: {unread} bytes wait for it already")
-        self._stdin.writelines((line, b"\n"))
+        self._stdin.writelines((message.line, b"\n"))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Split what the child says into lines."""
@@ -351,7 +348,7 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
             return False
         return True
 
-    def _malformed(self, error: jsonrpc.MalformedMessageError, line: bytes) -> None:
+    def _malformed(self, error: MalformedMessageError, line: bytes) -> None:
         if not self._ended:  # else it is a last line without its newline
             report_unreadable(line, error, self._receiver, self._spec.name)
 
@@ -380,12 +377,3 @@ class Child(asyncio.SubprocessProtocol, MessageChannel):
 def _inherited() -> dict[str, str]:
     """Return the environment of a server: that of its client without riglm's settings and secrets."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RIGLM_")}
-
-
-def _is_opening(line: bytes) -> bool:
-    if len(line) > _MAX_OPENING_LENGTH:
-        return False
-    try:
-        return jsonrpc.decode(line).method in _OPENINGS
-    except jsonrpc.MalformedMessageError:
-        return False

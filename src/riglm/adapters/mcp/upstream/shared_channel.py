@@ -29,7 +29,7 @@ class SharedChannel(ReconnectingLink):
         members = {"id": own}
         if b'"progressToken"' in message.line and progress_token(message):
             members["params"] = jsonrpc.with_member(message.params, ("_meta", "progressToken"), own)
-        self.forward(own, message.replace(**members).line, reply)
+        self.forward(own, message.replace(**members), reply)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
         """Notify the server that a response is not wanted any more, under the number that it knows."""

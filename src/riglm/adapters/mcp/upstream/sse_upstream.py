@@ -40,7 +40,7 @@ class SseChannel(MessageChannel, HttpResponseSink):
         self._endpoint: asyncio.Future[Target] = asyncio.get_running_loop().create_future()
         self._stream: HttpExchange | None = None
         self._posts: dict[_Post, HttpExchange] = {}
-        self._held: list[bytes] | None = None
+        self._held: list[Message] | None = None
         self._holding: asyncio.TimerHandle | None = None
         self._over = False
         self._is_open = False
@@ -65,13 +65,12 @@ class SseChannel(MessageChannel, HttpResponseSink):
             self._shut()
             raise
 
-    def write(self, line: bytes) -> None:
+    def write(self, message: Message) -> None:
         if self._over:
             return
         if self._held is not None:
-            self._held.append(line)
+            self._held.append(message)
             return
-        message = jsonrpc.decode(line)
         if message.method == "notifications/initialized":
             self._held = []
             self._holding = asyncio.get_running_loop().call_later(_HOLD_SECONDS, self._release)
@@ -182,8 +181,8 @@ class SseChannel(MessageChannel, HttpResponseSink):
             self._holding.cancel()
             self._holding = None
         held, self._held = self._held or [], None
-        for line in held:
-            self.write(line)
+        for message in held:
+            self.write(message)
 
     def _end(self, words: str) -> None:
         """The channel is over, and not because riglm closed it."""

@@ -40,20 +40,20 @@ class ProbedChannel(MessageChannel, Receiver):
         self._opener = opener
         self._discard = discard
         self._seconds = seconds
-        self._told: list[bytes] | None = []
+        self._told: list[Message] | None = []
         """What another process must be sent; None once this one is proven, or replaced."""
         self._timer: asyncio.TimerHandle | None = None
         self._replacing: asyncio.Task[None] | None = None
         self._is_given_up = False
         child.hand_over(self)
 
-    def write(self, line: bytes) -> None:
+    def write(self, message: Message) -> None:
         if self._told is not None:
-            self._told.append(line)
+            self._told.append(message)
             if self._timer is None and not self._is_given_up:
                 self._timer = asyncio.get_running_loop().call_later(self._seconds, self._replace)
         if self._channel is not None:
-            self._channel.write(line)
+            self._channel.write(message)
 
     def hand_over(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -104,8 +104,8 @@ class ProbedChannel(MessageChannel, Receiver):
         try:
             self._channel = await self._opener(self._receiver)
             told, self._told = self._told or [], None
-            for line in told:
-                self._channel.write(line)
+            for message in told:
+                self._channel.write(message)
         except UpstreamUnavailableError as error:
             self._receiver.ended(str(error))
 
@@ -113,13 +113,13 @@ class ProbedChannel(MessageChannel, Receiver):
 class _EarlyReceiver(Receiver):
     """Keeps what a process sends before a client comes, except for pings, which it answers."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, write: Callable[[Message], None]) -> None:
         self.messages: list[Message] = []
         self._write = write
 
     def received(self, message: Message) -> None:
         if message.is_request and message.method == "ping":
-            self._write(jsonrpc.answer_without_client(message).line)
+            self._write(jsonrpc.answer_without_client(message))
         else:
             self.messages.append(message)
 
@@ -156,7 +156,7 @@ class StdioUpstream(ChannelUpstream):
 
     async def start_early(self) -> None:
         """Start the process of the first client before it comes, if the command can be run."""
-        receiver = _EarlyReceiver(lambda line: child.write(line))  # noqa: PLW0108  # it is made next
+        receiver = _EarlyReceiver(lambda message: child.write(message))  # noqa: PLW0108  # it is made next
         child = self._child(receiver)
         with contextlib.suppress(UpstreamUnavailableError):
             await self._start(child)
