@@ -32,6 +32,7 @@ _DRAIN_SECONDS: Final = 4.0
 _CUT_SECONDS: Final = 0.5
 
 _HANDSHAKE: Final = frozenset(version.encode() for version in protocol.HANDSHAKE_VERSIONS)
+_FIRST_HANDSHAKE: Final = protocol.HANDSHAKE_VERSIONS[0].encode()
 _PROFILE: Final = b"riglm-profile"
 _SENT_HEADERS: Final = (
     b"accept, authorization, content-type, last-event-id, mcp-protocol-version, mcp-session-id, " + _PROFILE
@@ -167,7 +168,12 @@ class HttpDownstream:
                 return
             profile, access = found
             request.caller = replace(request.caller, principal=admitted.principal, profile=profile, access=access)
-            await (self._sse.answer(path, request, send) if is_sse else self._streamable(request, send))
+            if is_sse:
+                await self._sse.answer(path, request, send)
+            elif request.method == "POST":
+                await self._post(request, send)
+            else:
+                await (self._modern if _is_modern(request) else self._handshake).other(request, send)
 
     async def _admit(
         self, request: McpHttpRequest, resource: str, named: bytes | None, *, anonymous: bool
@@ -208,15 +214,7 @@ class HttpDownstream:
         names = f"; its profiles are: {', '.join(known)}" if known else ""
         return Rejection(404, f"{self._not_found}{names}")
 
-    async def _streamable(self, request: McpHttpRequest, send: Send) -> None:
-        version = request.headers.get(b"mcp-protocol-version")
-        modern = version is not None and version not in _HANDSHAKE
-        if request.method == "POST":
-            await self._post(request, send, modern)
-        else:
-            await (self._modern if modern else self._handshake).other(request, send)
-
-    async def _post(self, request: McpHttpRequest, send: Send, modern: bool) -> None:
+    async def _post(self, request: McpHttpRequest, send: Send) -> None:
         if not request.sends_json:
             await send_error(send, 415, jsonrpc.INVALID_REQUEST, "Content-Type must be application/json")
             return
@@ -224,13 +222,12 @@ class HttpDownstream:
             words = "Not acceptable: the client must accept both application/json and text/event-stream"
             await send_error(send, 406, jsonrpc.INVALID_REQUEST, words)
             return
-        body = await request.body(self._limit)
-        message = await decode_any(body)
+        message = await decode_any(await request.body(self._limit))
         if isinstance(message, MalformedMessageError):
             await send_json(send, 400, jsonrpc.error(message.id, message.code, str(message)).line)
             return
         request.asked = message.id
-        if modern or (message.is_request and request_params.envelope(message) is not None):
+        if _is_modern(request) or (message.is_request and request_params.envelope(message) is not None):
             await self._modern.answer(message, request, send)
         else:
             await self._handshake.answer(message, request, send)
@@ -249,6 +246,11 @@ class HttpDownstream:
         for answer in [*self._handshake.answers, *self._modern.answers]:
             answer.ping(now)
         self._sse.ping(now)
+
+
+def _is_modern(request: McpHttpRequest) -> bool:
+    """Return True if the header with the protocol version names one of the modern era, or an unknown one."""
+    return request.headers.get(b"mcp-protocol-version", _FIRST_HANDSHAKE) not in _HANDSHAKE
 
 
 async def _reject(send: Send, rejection: Rejection) -> None:

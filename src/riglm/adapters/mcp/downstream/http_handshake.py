@@ -169,21 +169,15 @@ class HandshakeEndpoint:
         """Send the stream for server messages until the client leaves."""
         stream = session.server_stream
         session.connection.listen(listening=True)
+        self._server_streams.add(reader)
         try:
-            await self._stand_open(session, reader, request, send)
+            await self._stream(session, reader, request, send)
         finally:
+            self._server_streams.discard(reader)
             if session.server_stream is stream and (stream is None or stream.reader is reader):
                 session.server_stream = None
                 if session.is_open:
                     session.connection.listen(listening=False)
-
-    async def _stand_open(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> None:
-        """Send a stream that no answer ends."""
-        self._server_streams.add(events)
-        try:
-            await self._stream(session, events, request, send)
-        finally:
-            self._server_streams.discard(events)
 
     async def _stream(self, session: HttpSession, events: Events, request: McpHttpRequest, send: Send) -> bool:
         """Send a stream to its end; whether the client left before."""

@@ -35,12 +35,13 @@ class ModernEndpoint:
             await self._told(message, request, send)
             return
         envelope = request_params.envelope(message)
-        refusal = self._refusal(message, envelope, request)
+        own = request.mcp_headers
+        refusal = self._refusal(message, envelope, request, own)
         if refusal is not None:
             status = 404 if jsonrpc.error_code(refusal) == jsonrpc.METHOD_NOT_FOUND else 400
             await send_json(send, status, refusal.line)
         elif envelope is not None:
-            await self._forward(message, envelope, request, send)
+            await self._forward(message, envelope, request, own, send)
 
     async def other(self, request: McpHttpRequest, send: Send) -> None:
         """Answer a request of another method: this era knows POST alone."""
@@ -66,10 +67,15 @@ class ModernEndpoint:
         await send_status(send, 202)
 
     async def _forward(
-        self, message: Message, envelope: request_params.RequestEnvelope, request: McpHttpRequest, send: Send
+        self,
+        message: Message,
+        envelope: request_params.RequestEnvelope,
+        request: McpHttpRequest,
+        own: dict[bytes, bytes],
+        send: Send,
     ) -> None:
         answer = JsonOrSseResponse(self._buffer, request.cut, errors_have_status=True)
-        in_flight = self._proxy.receive_modern(message, envelope, answer, request.caller, request.mcp_headers)
+        in_flight = self._proxy.receive_modern(message, envelope, answer, request.caller, own)
         self.answers[answer] = message
         if message.method == "subscriptions/listen":
             self._listening.add(answer)
@@ -82,7 +88,11 @@ class ModernEndpoint:
             in_flight.cancel()
 
     def _refusal(
-        self, message: Message, envelope: request_params.RequestEnvelope | None, request: McpHttpRequest
+        self,
+        message: Message,
+        envelope: request_params.RequestEnvelope | None,
+        request: McpHttpRequest,
+        own: dict[bytes, bytes],
     ) -> Message | None:
         repeated = request.repeated(*_ROUTING)
         if repeated is not None:
@@ -92,7 +102,6 @@ class ModernEndpoint:
             return jsonrpc.error(
                 message.id, jsonrpc.INVALID_PARAMS, f"Invalid params: params._meta must carry {needed}"
             )
-        own = request.mcp_headers
         version = own.get(b"mcp-protocol-version", b"").decode("latin-1")
         if version != envelope.version:
             return _mismatch(message, "the MCP-Protocol-Version header does not match the request's envelope")

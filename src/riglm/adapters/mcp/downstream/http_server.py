@@ -92,12 +92,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the request's line."""
-        self._grow(len(url))
+        self._head_size += len(url)
+        if self._head_size > MAX_HEAD_LENGTH:
+            raise InvalidHeadError
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers of a chunked body are ignored."""
-        self._grow(len(name) + len(value) + _HEADER_BYTES)
+        self._head_size += len(name) + len(value) + _HEADER_BYTES
+        if self._head_size > MAX_HEAD_LENGTH:
+            raise InvalidHeadError
         if not self._has_headers:
             super().on_header(name, value)
 
@@ -129,11 +133,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """The client reads."""
         self._stall.lift()
         super().resume_writing()
-
-    def _grow(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > MAX_HEAD_LENGTH:
-            raise InvalidHeadError
 
 
 def _authority(url: bytes) -> bytes:

@@ -305,7 +305,9 @@ class StdioClient(ClientResponseSink, ClientChannel):
         else:
             self._write(message.line)
             self._write(b"\n")
-        self._answered()
+        self._timeout_seconds = ANSWER_SECONDS
+        if self._ended:
+            self._wait_or_go()
 
     def push(self, message: Message) -> bool:
         self._write(message.line + b"\n")
@@ -324,11 +326,6 @@ class StdioClient(ClientResponseSink, ClientChannel):
         self._splitter.end()
         self._ended = True
         self._wait_or_go()
-
-    def _answered(self) -> None:
-        self._timeout_seconds = ANSWER_SECONDS
-        if self._ended:
-            self._wait_or_go()
 
     def _hold(self, on: bool) -> None:
         self._full = on
