@@ -21,7 +21,6 @@ class SharedClientLink(UpstreamLink):
         self.spec = shared.spec
         self.message_handler = message_handler
         self._shared = shared
-        self._in_flight: dict[int, SharedRequest] = {}
         self._opening: UpstreamRequest | None = None
         self._closed = False
 
@@ -43,7 +42,6 @@ class SharedClientLink(UpstreamLink):
             return
         if message.method == "resources/subscribe":
             self._shared.subscribe(self, asked.uri)
-        self._in_flight[id(reply)] = asked
         self._shared.request(message, asked)
 
     def send(self, message: Message) -> None:
@@ -55,11 +53,11 @@ class SharedClientLink(UpstreamLink):
             self._shared.send(message)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
-        asked = self._in_flight.pop(id(reply), None)
-        if asked is not None:
-            self._shared.cancel(asked, notice)
-        else:
-            self._shared.leave_greeting(reply)
+        for asked in self._shared.requests:
+            if asked.reply is reply:
+                self._shared.cancel(asked, notice)
+                return
+        self._shared.leave_greeting(reply)
 
     async def close(self) -> None:
         if self._closed:
@@ -68,23 +66,20 @@ class SharedClientLink(UpstreamLink):
         words = f"upstream {self.spec.name!r} did not answer before the link to it was closed"
         if self._opening is not None and self._shared.leave_greeting(self._opening):
             self._opening.failed(ErrorKind.UNKNOWN, words)
-        for asked in list(self._in_flight.values()):
-            self._shared.cancel(asked, None)
-            asked.failed(ErrorKind.UNKNOWN, words)
+        for asked in self._shared.requests:
+            if asked.client_link is self:
+                self._shared.cancel(asked, None)
+                asked.failed(ErrorKind.UNKNOWN, words)
         await self._shared.leave(self)
 
-    def over(self, asked: "SharedRequest") -> None:
-        """A request came to its end."""
-        self._in_flight.pop(id(asked.reply), None)
-
-    def refused(self, asked: "SharedRequest") -> None:
-        """A request had no success."""
+    def undo(self, asked: "SharedRequest") -> None:
+        """Take back what was noted for a request that the server did not accept."""
         if asked.message.method == "resources/subscribe":
             self._shared.unsubscribe(self, asked.uri)
 
 
 class SharedRequest(UpstreamRequest):
-    """A request of one seat on its way."""
+    """A request of one client that is in flight."""
 
     __slots__ = ("client_link", "headers", "message", "reply")
 
@@ -106,54 +101,41 @@ class SharedRequest(UpstreamRequest):
         self.reply.paused(retry_ms)
 
     def replied(self, message: Message, status: int = 200) -> None:
-        self.client_link.over(self)
         if message.error:
-            self.client_link.refused(self)
+            self.client_link.undo(self)
         self.reply.replied(message, status)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        self.client_link.over(self)
-        self.client_link.refused(self)
+        self.client_link.undo(self)
         self.reply.failed(kind, words)
 
 
 class SharedInitialize(UpstreamRequest):
-    """An `initialize` on its way, and all clients that wait for its answer."""
+    """An `initialize` that is in flight, with the `replies` of all clients that wait for its response."""
 
-    __slots__ = ("_on_end", "_replies", "headers", "message")
+    __slots__ = ("headers", "is_over", "message", "replies")
 
-    def __init__(self, message: Message, on_end: Callable[[], None]) -> None:
+    def __init__(self, message: Message) -> None:
         self.message = message
         self.headers = {}
-        self._on_end = on_end
-        self._replies: list[UpstreamRequest] = []
-
-    def join(self, reply: UpstreamRequest) -> None:
-        """One more client waits."""
-        self._replies.append(reply)
-
-    def part(self, reply: UpstreamRequest) -> bool:
-        """A client waits no longer; whether it did."""
-        if reply not in self._replies:
-            return False
-        self._replies.remove(reply)
-        return True
+        self.replies: list[UpstreamRequest] = []
+        self.is_over = False
 
     def related(self, message: Message) -> None:
-        for reply in self._replies[:1]:
+        for reply in self.replies[:1]:
             reply.related(message)
 
     def paused(self, retry_ms: int) -> None:
         """Wait on."""
 
     def replied(self, message: Message, status: int = 200) -> None:
-        self._on_end()
-        for reply in list(self._replies):
+        self.is_over = True
+        for reply in list(self.replies):
             reply.replied(message.replace(id=reply.message.id or b"null"), status)
 
     def failed(self, kind: ErrorKind, words: str) -> None:
-        self._on_end()
-        for reply in list(self._replies):
+        self.is_over = True
+        for reply in list(self.replies):
             reply.failed(kind, words)
 
 
@@ -186,8 +168,14 @@ class SharedProcess(SharedChannel):
         self._subscribers: dict[str, set[SharedClientLink]] = {}
         self._questions: dict[bytes, tuple[SharedClientLink, bytes]] = {}
 
+    @property
+    def requests(self) -> list[SharedRequest]:
+        """The requests in flight of all clients."""
+        replies = [waiting.reply for waiting in self.pending.by_key.values()]
+        return [reply for reply in replies if isinstance(reply, SharedRequest)]
+
     def attach(self, message_handler: ServerMessageHandler) -> SharedClientLink:
-        """A seat for one more client."""
+        """Return a link for one more client."""
         client_link = SharedClientLink(self, message_handler)
         self._client_links.append(client_link)
         return client_link
@@ -211,16 +199,20 @@ class SharedProcess(SharedChannel):
         if self._result is not None:
             reply.replied(jsonrpc.result(message.id or b"null", self._result))
             return
-        if self._greeting is not None:
-            self._greeting.join(reply)
+        if self._greeting is not None and not self._greeting.is_over:
+            self._greeting.replies.append(reply)
             return
-        self._greeting = SharedInitialize(message, self._greeted)
-        self._greeting.join(reply)
+        self._greeting = SharedInitialize(message)
+        self._greeting.replies.append(reply)
         self.request(message, self._greeting)
 
     def leave_greeting(self, reply: UpstreamRequest) -> bool:
         """A client gave its `initialize` up, which goes on for the others; False when it was not waiting for one."""
-        return self._greeting is not None and self._greeting.part(reply)
+        greeting = self._greeting
+        if greeting is None or greeting.is_over or reply not in greeting.replies:
+            return False
+        greeting.replies.remove(reply)
+        return True
 
     def finish_greeting(self, message: Message) -> None:
         """A client is initialized; the server is notified once."""
@@ -277,9 +269,6 @@ class SharedProcess(SharedChannel):
         else:
             self._announce(message, self._client_links)
 
-    def _greeted(self) -> None:
-        self._greeting = None
-
     def _asked(self, message: Message) -> None:
         theirs = message.id or b"null"
         if message.method == "ping":  # asks after the connection, which is riglm's
@@ -300,8 +289,7 @@ class SharedProcess(SharedChannel):
 
     def _concerned(self) -> SharedClientLink | None:
         """The client that a question is for: the only one with requests in flight, or the only one there is."""
-        replies = [waiting.reply for waiting in self.pending.by_key.values()]
-        asking = {reply.client_link for reply in replies if isinstance(reply, SharedRequest)}
+        asking = {asked.client_link for asked in self.requests}
         found = asking or set(self._client_links)
         return found.pop() if len(found) == 1 else None
 

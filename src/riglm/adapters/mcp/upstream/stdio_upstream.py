@@ -40,71 +40,63 @@ class ProbedChannel(MessageChannel, Receiver):
         self._opener = opener
         self._discard = discard
         self._seconds = seconds
-        self._told: list[Message] | None = []
+        self._written: list[Message] | None = []
         """What another process must be sent; None once this one is proven, or replaced."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._replacing: asyncio.Task[None] | None = None
-        self._is_given_up = False
+        self._is_decided = asyncio.Event()
+        self._decision: asyncio.Task[None] | None = None
         child.hand_over(self)
 
     def write(self, message: Message) -> None:
-        if self._told is not None:
-            self._told.append(message)
-            if self._timer is None and not self._is_given_up:
-                self._timer = asyncio.get_running_loop().call_later(self._seconds, self._replace)
+        if self._written is not None:
+            self._written.append(message)
+            self._decide()
         if self._channel is not None:
             self._channel.write(message)
 
     def hand_over(self, receiver: Receiver) -> None:
         self._receiver = receiver
-        if self._channel is not None and self._told is None:
+        if self._channel is not None and self._written is None:
             self._channel.hand_over(receiver)
 
     async def close(self) -> None:
-        self._is_given_up = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._replacing is not None:
-            self._replacing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._replacing
+        if self._decision is not None:
+            self._decision.cancel()
+            await asyncio.gather(self._decision, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
 
     def received(self, message: Message) -> None:
-        if not self._is_given_up:
-            self._set_proven()
-            self._receiver.received(message)
+        self._set_proven()
+        self._receiver.received(message)
 
     def missed(self, words: str, key: bytes | None = None) -> None:
-        if not self._is_given_up:
-            self._set_proven()
-            self._receiver.missed(words, key)
+        self._set_proven()
+        self._receiver.missed(words, key)
 
     def ended(self, words: str) -> None:
-        if not self._is_given_up:
-            self._replace()
+        self._is_decided.set()
+        self._decide()
 
     def _set_proven(self) -> None:
-        self._told = None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._written = None
+        self._is_decided.set()
         self._child.hand_over(self._receiver)
 
-    def _replace(self) -> None:
-        self._is_given_up = True
-        if self._timer is not None:
-            self._timer.cancel()
-        harmed, self._channel = self._channel, None
-        if harmed is not None:
-            self._discard(harmed)
-        self._replacing = asyncio.get_running_loop().create_task(self._start_another())
+    def _decide(self) -> None:
+        if self._decision is None:
+            self._decision = asyncio.get_running_loop().create_task(self._replace_unless_proven())
 
-    async def _start_another(self) -> None:
+    async def _replace_unless_proven(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_decided.wait(), self._seconds)
+        if self._written is None:
+            return
+        self._channel = None
+        self._discard(self._child)
         try:
             self._channel = await self._opener(self._receiver)
-            told, self._told = self._told or [], None
-            for message in told:
+            written, self._written = self._written, None
+            for message in written:
                 self._channel.write(message)
         except UpstreamUnavailableError as error:
             self._receiver.ended(str(error))
