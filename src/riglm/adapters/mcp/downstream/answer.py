@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -135,26 +134,10 @@ async def send_error(send: Send, status: int, code: int, words: str, extra: Iter
     await send_json(send, status, jsonrpc.error(None, code, words).line, extra)
 
 
-class HttpResponse(ClientResponseSink):
-    """The answer to one POST."""
+class JsonOrSseResponse(ClientResponseSink):
+    """The response to one POST: JSON when nothing precedes the reply, a stream of events otherwise."""
 
-    @abstractmethod
-    async def run(self, request: McpHttpRequest, send: Send, extra: Extra = no_extra) -> None:
-        """Send the answer."""
-
-    @abstractmethod
-    def interrupted(self) -> None:
-        """End without a response: the client left, or cancelled the request."""
-
-    @abstractmethod
-    def ping(self, now: float) -> None:
-        """Say something if nothing was said for a while."""
-
-
-class JsonOrSseResponse(HttpResponse):
-    """JSON when nothing precedes the reply, a stream of events otherwise."""
-
-    __slots__ = ("_born", "_cut", "_events", "_limit", "_reply", "_status", "_wake", "errors_have_status")
+    __slots__ = ("_begun", "_born", "_cut", "_events", "_limit", "_reply", "_status", "errors_have_status")
 
     def __init__(self, limit: int, cut: Callable[[], None] = lambda: None, *, errors_have_status: bool = False) -> None:
         """`limit` bounds what waits for the client, `cut` breaks the connection of one that does not read.
@@ -167,33 +150,40 @@ class JsonOrSseResponse(HttpResponse):
         self._events: Events | None = None
         self._reply: Message | None = None
         self._status = 200
-        self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._born = time.monotonic()
 
+    @property
+    def events(self) -> Events | None:
+        """The stream that the client reads; None before one is open."""
+        return self._events
+
     def related(self, message: Message) -> None:
-        self._stream().put(encode_event(message.line))
+        self._open().put(encode_event(message.line))
 
     def replied(self, message: Message, status: int = 200) -> None:
         if self._events is not None:
             self._events.put(encode_event(message.line))
             self._events.ended()
         elif self._reply is None:
-            self._reply = message
-            self._status = status
-            self._notify()
+            self._reply, self._status = message, status
+            self._begin()
 
     def interrupted(self) -> None:
+        """End without a response: the client left, or cancelled the request."""
         if self._reply is None:
-            self._stream().ended()
+            self._open().ended()
 
     def ping(self, now: float) -> None:
-        if self._events is not None:
-            self._events.ping(now)
-        elif self._reply is None and now - self._born >= QUIET_SECONDS:
-            self._stream().put(PING)
+        """Send a comment if nothing was sent for a while."""
+        if self.events is not None:
+            self.events.ping(now)
+        elif not self._begun.done() and now - self._born >= QUIET_SECONDS:
+            self._open().put(PING)
 
     async def run(self, request: McpHttpRequest, send: Send, extra: Extra = no_extra) -> None:
-        await self._wake
+        """Send the response."""
+        await self._begun
         if self._events is not None:
             await self._events.run(send, extra(None))
         elif self._reply is not None:
@@ -202,12 +192,12 @@ class JsonOrSseResponse(HttpResponse):
                 status = STATUS_OF.get(jsonrpc.error_code(self._reply) or 0, 200)
             await send_json(send, status, self._reply.line, extra(self._reply))
 
-    def _stream(self) -> Events:
+    def _open(self) -> Events:
         if self._events is None:
             self._events = Events(self._limit, self._cut)
-            self._notify()
+            self._begin()
         return self._events
 
-    def _notify(self) -> None:
-        if not self._wake.done():
-            self._wake.set_result(None)
+    def _begin(self) -> None:
+        if not self._begun.done():
+            self._begun.set_result(None)

@@ -6,18 +6,15 @@ behind. Clients of a revision that allows it get a priming event first, from whi
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from riglm.adapters.mcp.downstream.answer import (
-    PING,
-    QUIET_SECONDS,
     STREAM_HEADERS,
     Events,
     Extra,
-    HttpResponse,
+    JsonOrSseResponse,
     Send,
     no_extra,
     send_json,
@@ -165,26 +162,24 @@ class LoggedStream:
         self._log.drop(self)
 
 
-class ResumableSseResponse(HttpResponse):
+class ResumableSseResponse(JsonOrSseResponse):
     """The response to one POST, as a stream that can be resumed.
 
     Without `is_primed` it is JSON when nothing precedes the response: the client knows no priming events.
     """
 
-    __slots__ = ("_begun", "_born", "_buffer", "_cut", "_is_primed", "_reply", "_settled", "_status", "_stream")
+    __slots__ = ("_is_primed", "_settled", "_stream")
 
     def __init__(self, log: EventLog, buffer: int, cut: Callable[[], None], *, is_primed: bool) -> None:
         """`buffer` bounds what waits for the client in bytes, `cut` breaks the connection of one over it."""
+        super().__init__(buffer, cut)
         self._stream = log.create()
-        self._buffer = buffer
-        self._cut = cut
         self._is_primed = is_primed
-        self._reply: Message | None = None
-        self._status = 200
-        self._born = time.monotonic()
-        loop = asyncio.get_running_loop()
-        self._begun: asyncio.Future[None] = loop.create_future()
-        self._settled: asyncio.Future[None] = loop.create_future()
+        self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def events(self) -> Events | None:
+        return self._stream.reader
 
     def related(self, message: Message) -> None:
         if not self._stream.is_complete:
@@ -212,12 +207,6 @@ class ResumableSseResponse(HttpResponse):
             self._open()
             self._settle()
             self._stream.drop()
-
-    def ping(self, now: float) -> None:
-        if self._stream.reader is not None:
-            self._stream.reader.ping(now)
-        elif not self._begun.done() and now - self._born >= QUIET_SECONDS:
-            self._open().put(PING)
 
     async def run(self, request: McpHttpRequest, send: Send, extra: Extra = no_extra) -> None:
         if not self._begun.done():
@@ -252,16 +241,12 @@ class ResumableSseResponse(HttpResponse):
     def _open(self) -> Events:
         reader = self._stream.reader
         if reader is None:
-            reader = Events(self._buffer, self._cut)
+            reader = Events(self._limit, self._cut)
             if self._is_primed:
                 reader.put(self._stream.primer)
             self._stream.open(reader)
             self._begin()
         return reader
-
-    def _begin(self) -> None:
-        if not self._begun.done():
-            self._begun.set_result(None)
 
     def _settle(self) -> None:
         self._stream.complete()

@@ -8,7 +8,6 @@ from riglm.adapters.mcp.downstream.answer import (
     Events,
     Extra,
     Header,
-    HttpResponse,
     JsonOrSseResponse,
     Send,
     no_extra,
@@ -35,7 +34,7 @@ class HandshakeEndpoint:
         self._sessions = sessions
         self._buffer = buffer
         self._server_streams: set[Events] = set()
-        self.answers: dict[HttpResponse | Events, Message | None] = {}
+        self.answers: dict[JsonOrSseResponse | Events, Message | None] = {}
         """What is being sent, with the request that it responds to."""
 
     async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
@@ -73,7 +72,7 @@ class HandshakeEndpoint:
     def give_up(self) -> None:
         """Answer what is still in flight with an error."""
         for answer, message in list(self.answers.items()):
-            if isinstance(answer, HttpResponse) and message is not None:
+            if isinstance(answer, JsonOrSseResponse) and message is not None:
                 answer.replied(jsonrpc.create_stop_error(message))
 
     async def _open(self, message: Message, request: McpHttpRequest, send: Send) -> None:
@@ -102,7 +101,7 @@ class HandshakeEndpoint:
         else:
             await _refuse_session(send)
 
-    def _new_answer(self, session: HttpSession, request: McpHttpRequest) -> HttpResponse:
+    def _new_answer(self, session: HttpSession, request: McpHttpRequest) -> JsonOrSseResponse:
         version = request.headers.get(b"mcp-protocol-version", b"")
         if version < _FIRST_RESUMABLE:
             return JsonOrSseResponse(self._buffer, request.cut)
@@ -112,7 +111,7 @@ class HandshakeEndpoint:
         self,
         session: HttpSession,
         message: Message,
-        answer: HttpResponse,
+        answer: JsonOrSseResponse,
         request: McpHttpRequest,
         send: Send,
         extra: Extra = no_extra,

@@ -8,7 +8,7 @@ import secrets
 import time
 from typing import Final
 
-from riglm.adapters.mcp.downstream.answer import Events, HttpResponse
+from riglm.adapters.mcp.downstream.answer import Events, JsonOrSseResponse
 from riglm.adapters.mcp.downstream.event_log import EventLog, LoggedStream
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
@@ -47,7 +47,7 @@ class HttpSession(ClientChannel):
         self.is_open = True
         self.server_stream: LoggedStream | None = None
         self.streams: tuple[Events, ...] = ()
-        self.asked: tuple[tuple[HttpResponse, bytes], ...] = ()
+        self.asked: tuple[tuple[JsonOrSseResponse, bytes], ...] = ()
         self._log: EventLog | None = None
         self.last_used = time.monotonic()
         self.connection: ClientConnection = proxy.connect(caller if caller.handle else _shared(caller), self)
@@ -66,11 +66,11 @@ class HttpSession(ClientChannel):
         stream.add(message)
         return True
 
-    def ask(self, entry: tuple[HttpResponse, bytes]) -> None:
+    def ask(self, entry: tuple[JsonOrSseResponse, bytes]) -> None:
         """An answer is owed."""
         self.asked += (entry,)
 
-    def settle(self, entry: tuple[HttpResponse, bytes]) -> None:
+    def settle(self, entry: tuple[JsonOrSseResponse, bytes]) -> None:
         """An answer is owed no more."""
         self.asked = () if len(self.asked) == 1 else tuple(one for one in self.asked if one is not entry)
 

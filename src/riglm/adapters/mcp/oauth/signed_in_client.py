@@ -4,7 +4,6 @@ import asyncio
 import logging
 import math
 import os
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Final
 
 from riglm.adapters.mcp.oauth.accounts import Account, AccountFile
 from riglm.adapters.mcp.oauth.token_requests import add_wanted_scope, current_account
+from riglm.adapters.mcp.upstream.refusals import required_scope
 from riglm.adapters.mcp.wire.http_client import (
     HttpClient,
     HttpClientError,
@@ -27,7 +27,6 @@ from riglm.domain.upstream import UpstreamSpec
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
-_SCOPE: Final = re.compile(rb'\bscope="?([!#-\[\]-~ ]+)')
 _MAX_REFUSAL_BYTES: Final = 1 << 16
 _LOOK_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 10.0
@@ -168,13 +167,6 @@ def _in_thread(work: Callable[[], Account | None]) -> asyncio.Future[Account | N
     return asyncio.wrap_future(result)
 
 
-def _lacking_scope(headers: HttpHeaders) -> str:
-    """The scopes that a server requires in addition, RFC 6750 section 3.1."""
-    challenge = headers.get(b"www-authenticate") or b""
-    scope = _SCOPE.search(challenge) if b"insufficient_scope" in challenge else None
-    return scope[1].decode("ascii") if scope else ""
-
-
 class _SignedRequest(HttpResponseSink):
     """One request until its first response: if that refuses the token, the request waits for a different one."""
 
@@ -229,7 +221,8 @@ class _SignedRequest(HttpResponseSink):
 
     def head(self, status: int, headers: HttpHeaders) -> None:
         self._status = status
-        self._lacking = _lacking_scope(headers) if status == _FORBIDDEN and self._line else ""
+        challenge = headers.get(b"www-authenticate") or b""
+        self._lacking = required_scope(challenge) if status == _FORBIDDEN and self._line else ""
         if status == _UNAUTHORIZED or self._lacking:
             self._refusal = headers
         else:

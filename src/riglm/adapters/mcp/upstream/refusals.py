@@ -33,9 +33,7 @@ class Refusal:
     @property
     def text(self) -> str:
         """The error for it, with the scope that the server requires and its text."""
-        challenge = self._challenge
-        scope = _SCOPE.search(challenge) if b"insufficient_scope" in challenge else None
-        described = _DESCRIPTION.search(challenge)
+        scope, described = required_scope(self._challenge), _DESCRIPTION.search(self._challenge)
         text = (
             _shortened(re.sub(r"\\(.)", r"\1", described[1].decode("utf-8", "replace")))
             if described
@@ -43,8 +41,14 @@ class Refusal:
         )
         hint = f"{self._spec.sign_in_hint}see `auth` and `headers` of the upstream"
         words = f"refused the credentials (HTTP {self._status}): {hint}"
-        found = f"; it requires the scope {scope[1].decode('ascii')}" if scope else ""
+        found = f"; it requires the scope {scope}" if scope else ""
         return f"{words}{found}; it says: {text}" if text else f"{words}{found}"
+
+
+def required_scope(challenge: bytes) -> str:
+    """Return the scopes that a server requires in addition, by its WWW-Authenticate header (RFC 6750 section 3.1)."""
+    scope = _SCOPE.search(challenge) if b"insufficient_scope" in challenge else None
+    return scope[1].decode("ascii") if scope else ""
 
 
 def _text_of(refusal: bytes) -> str:
