@@ -119,13 +119,6 @@ def decode(line: bytes) -> Message:
         Malformed: it is no JSON, or JSON that is no single JSON-RPC message, or a request that says twice what riglm
             reads, and so could mean one thing here and another thing elsewhere.
     """
-    message = _read(line)
-    if b"\n" in line or b"\r" in line:  # between tokens only, now that it was read: within strings they are escaped
-        return _read(line.replace(b"\n", b" ").replace(b"\r", b" "))
-    return message
-
-
-def _read(line: bytes) -> Message:
     try:
         envelope = _decode_envelope(line)
     except UNREADABLE as error:
@@ -135,7 +128,7 @@ def _read(line: bytes) -> Message:
         if message_id == b"null" and (envelope.method or "").startswith("notifications/"):
             fields = rawjson.strict_members(line)
             del fields["id"]
-            return _read(join_object(fields))  # some servers write members without a value as null
+            return decode(join_object(fields))  # some servers write members without a value as null
         unread = message_id == b"null" and envelope.method is None  # how one answers what had no readable id
         if not unread:
             raise MalformedMessageError(INVALID_REQUEST, "Invalid request: the id must be a string or a number")
@@ -146,6 +139,8 @@ def _read(line: bytes) -> Message:
             raise MalformedMessageError(INVALID_REQUEST, "Invalid request: neither a method nor a result", message_id)
     else:
         _check_asked(line, envelope.params, message_id)
+    if b"\n" in line or b"\r" in line:  # between tokens only, now that it was read: within strings they are escaped
+        return decode(line.replace(b"\n", b" ").replace(b"\r", b" "))
     failure = envelope.error if bytes(envelope.error) != b"null" else _NONE  # some servers send both members
     return Message(line, message_id, envelope.method, envelope.params, envelope.result, failure)
 
