@@ -27,7 +27,7 @@ class ModernEndpoint:
 
     async def answer(self, message: Message, request: McpHttpRequest, send: Send) -> None:
         """Answer one POST."""
-        if message.is_response:
+        if message.method is None:
             words = "Invalid request: this era has no responses of clients"
             await send_error(send, 400, jsonrpc.INVALID_REQUEST, words)
             return

@@ -97,21 +97,22 @@ class McpHttpRequest:
         announced = self.headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > limit:
             raise _too_large(limit)
-        body, more = ChunkBuffer(), True
+        body: ChunkBuffer | None = None
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                while more:
+                while True:
                     event = await self._receive()
                     if event["type"] == "http.disconnect":
                         raise ClientDisconnectedError
-                    piece, more = event.get("body", b""), event.get("more_body", False)
-                    if body.size + len(piece) > limit:
+                    piece: bytes = event.get("body", b"")
+                    if len(piece) + (body.size if body is not None else 0) > limit:
                         raise _too_large(limit)
-                    if more:
-                        body.add(piece)
+                    if not event.get("more_body", False):
+                        return piece if body is None else body.take(piece)
+                    body = body or ChunkBuffer()
+                    body.add(piece)
         except TimeoutError:
             raise BodyError(408, "the body did not come in time") from None
-        return body.take(piece)
 
     async def discard(self) -> None:
         """Take what is still coming for a moment, so that the client gets to read the answer instead of a reset."""

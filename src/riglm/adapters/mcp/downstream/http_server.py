@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import hmac
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import uvicorn
@@ -38,33 +38,11 @@ class InvalidHeadError(Exception):
     """The head of a request is ambiguous or over the limit; the parser turns this into a 400."""
 
 
-class Deadline:
-    """Calls back once when it is not lifted in time."""
-
-    __slots__ = ("_on_expiry", "_seconds", "_timer")
-
-    def __init__(self, seconds: float, on_expiry: Callable[[], None]) -> None:
-        self._seconds = seconds
-        self._on_expiry = on_expiry
-        self._timer: asyncio.TimerHandle | None = None
-
-    def set(self) -> None:
-        """Start, unless it runs."""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._on_expiry)
-
-    def lift(self) -> None:
-        """Stop."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One client's connection."""
 
-    _head: Deadline
-    _stall: Deadline
+    _head_timer: asyncio.TimerHandle | None
+    _stall_timer: asyncio.TimerHandle | None
     _head_size: int
     _has_headers: bool
 
@@ -72,19 +50,20 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """Expect a request."""
         super().connection_made(transport)
         self._head_size = 0
-        self._head = Deadline(HEAD_SECONDS, transport.abort)
-        self._stall = Deadline(STALL_SECONDS, transport.abort)
-        self._head.set()
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, transport.abort)
+        self._stall_timer = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Expect nothing more."""
-        self._head.lift()
-        self._stall.lift()
+        for timer in (self._head_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         """Expect the head, and offer the application to break the connection."""
-        self._head.set()
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
         self._head_size = 0
         self._has_headers = False
         super().on_message_begin()
@@ -112,7 +91,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             InvalidHeadError: a header that decides what happens is there twice, the body has another transfer coding
                 than chunked, or the target names another host than the Host header.
         """
-        self._head.lift()
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
         self._has_headers = True
         single = [(name, value) for name, value in self.headers if name in _SINGLE_HEADERS]
         found = dict(single)
@@ -126,12 +107,15 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """Expect the client to read."""
-        self._stall.set()
+        if self._stall_timer is None:
+            self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """The client reads."""
-        self._stall.lift()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
         super().resume_writing()
 
 
