@@ -11,7 +11,10 @@ _QUIET_SECONDS: Final = 60.0
 
 
 class FailingOpen:
-    """A block whose failure is logged once for each kind, and then forgotten. It may be entered again and again."""
+    """A block whose failure is logged once for each kind, and then forgotten. It may be entered again and again.
+
+    On the path of every call a `try` statement with `report` takes its place: it costs nothing if nothing fails.
+    """
 
     def __init__(self, log: logging.Logger, words: str) -> None:
         """`words` describe the failure and its effect, and are followed by "this is logged once"."""
@@ -25,12 +28,16 @@ class FailingOpen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if kind is None or not issubclass(kind, Exception):
+        if not isinstance(error, Exception):
             return False
-        if kind not in self._reported:
-            self._reported.add(kind)
-            self._log.error("%s this is said once", self._words, exc_info=error)
+        self.report(error)
         return True
+
+    def report(self, error: Exception) -> None:
+        """Log a failure, unless one of its kind was logged before."""
+        if type(error) not in self._reported:
+            self._reported.add(type(error))
+            self._log.error("%s this is logged once", self._words, exc_info=error)
 
 
 class RateLimitedLogger:

@@ -1,5 +1,6 @@
 """The few members of a request's params that riglm reads, and the trace context in its `_meta`."""
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
@@ -29,10 +30,26 @@ _EMPTY: Final = RequestParams()
 
 def read(message: Message) -> RequestParams:
     """Return the parameters of a message, which are parsed once; empty ones if it has none or they are no object."""
-    if message.parsed is None:
-        message.parsed = _parse(message.params) if message.params else _EMPTY
-    found: RequestParams = message.parsed
+    found: RequestParams | None = message.parsed
+    if found is None:
+        found = message.parsed = _parse(message.params) if message.params else _EMPTY
     return found
+
+
+def tool_name(params: RequestParams) -> str | None:
+    """Return the name in the params of a call; None if it is no text."""
+    raw = bytes(params.name)
+    return _text(raw) if len(raw) <= _MAX_KNOWN_NAME else jsonrpc.text(raw)
+
+
+_MAX_KNOWN_NAME: Final = 256
+"""Maximum size in bytes of a raw name that is kept decoded, since it will be called again."""
+
+
+@lru_cache(maxsize=1024)
+def _text(raw: bytes) -> str | None:
+    name = jsonrpc.text(raw)
+    return None if name is None else sys.intern(name)  # sessions keep the names of their calls
 
 
 def _parse(params: Raw) -> RequestParams:
@@ -60,7 +77,10 @@ class RequestEnvelope(msgspec.Struct, frozen=True):
 
 def envelope(message: Message) -> RequestEnvelope | None:
     """The envelope of a request, None when it carries none and so belongs to the handshake era."""
-    meta = bytes(read(message).meta)
+    raw = read(message).meta
+    if not raw:
+        return None
+    meta = bytes(raw)
     if b"protocolVersion" not in meta:  # the rest of the name may be escaped: some writers escape slashes
         return None
     return _envelope_of(meta) if len(meta) <= _MAX_KNOWN else _envelope_of.__wrapped__(meta)

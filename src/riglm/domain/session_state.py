@@ -71,7 +71,8 @@ class SessionState:
         if success:
             self.made += 1
             self.calls.append(tool)
-            del self.calls[:-MAX_CALLS]
+            if len(self.calls) > MAX_CALLS:
+                del self.calls[:-MAX_CALLS]
         self.used_in_turn.pop(tool, None)
         self.used_in_turn[tool] = self.turn
         if len(self.used_in_turn) > MAX_USED:

@@ -121,7 +121,7 @@ class _LoggedOnce(SpanExporter):
         if result is SpanExportResult.SUCCESS and self._has_failed:
             _log.info("spans are exported again")
         elif result is not SpanExportResult.SUCCESS and not self._has_failed:
-            words = "spans cannot be exported, and are lost until they can: %s; this is said once"
+            words = "spans cannot be exported, and are lost until they can: %s; this is logged once"
             _log.warning(words, self._log.message or "the exporter gives no reason")
         self._has_failed = result is not SpanExportResult.SUCCESS
         return result

@@ -78,7 +78,7 @@ class FilteringService:
             access=access,
             clock=clock,
         )
-        self._now = ActiveRules(rules or FilteringSettings(), self._surroundings, predictor)
+        self._follow(ActiveRules(rules or FilteringSettings(), self._surroundings, predictor))
         self._is_steered = is_steered
         self._states = SessionStates(most_sessions)
         self._clock = clock
@@ -87,35 +87,24 @@ class FilteringService:
         self._guarded = FailingOpen(_log, "filtering failed; all that is allowed is shown, and")
         self._at_calls = FailingOpen(_log, "filtering failed at a call; it goes through, and")
 
-    @property
-    def rules(self) -> FilteringSettings:
+    def _follow(self, now: ActiveRules) -> None:
+        """Go by other rules from now on."""
+        self._now = now
+        self.rules = now.rules
         """The rules in force."""
-        return self._now.rules
-
-    @property
-    def prices(self) -> Prices:
-        """Return the prices in force."""
-        return self._now.prices
-
-    @property
-    def predicting(self) -> NullPrediction:
+        self.prices = now.prices
+        """The prices in force."""
+        self.predicting = now.predicting
         """What predicts by the rules in force."""
-        return self._now.predicting
-
-    @property
-    def is_on(self) -> bool:
+        self.is_on = now.is_on
         """True if a list or a call may differ from that without riglm."""
-        return self._now.is_on
+        self.guards = now.guards
+        """Whether there are tools that are denied."""
 
     @property
     def predicts(self) -> bool:
         """Whether lists go by what is likely to be used."""
         return self.rules.is_on and self.rules.strategy == "prediction"
-
-    @property
-    def guards(self) -> bool:
-        """Whether there are tools that are denied."""
-        return self._now.guards
 
     def prepared(self, rules: FilteringSettings, predictor: str, prices: Prices | None = None) -> Callable[[], None]:
         """Make ready for other rules and prices; what is given changes over to them at once.
@@ -129,7 +118,7 @@ class FilteringService:
         def change_over() -> None:
             if not made.plans_like(self._now):
                 self.rechoose()
-            self._now = made
+            self._follow(made)
 
         return change_over
 
@@ -224,12 +213,19 @@ class FilteringService:
     def listed(self, session: Session) -> frozenset[str]:
         """The names of the tools in the list that a session's client has."""
         state = self._states.of(session)
-        names = state.shown if state.has is None else state.has.names
-        if state.view is None or names is None:
+        names = self._names_of(session, state)
+        if names is None:
             return frozenset()
-        if state.has is None and self._rules_of(session).is_shadow:
-            return state.view.candidate_set
-        return state.view.candidate_set if names is state.view.candidates else frozenset(names)
+        return state.view.candidate_set if state.view and names is state.view.candidates else frozenset(names)
+
+    def _names_of(self, session: Session, state: SessionState) -> tuple[str, ...] | None:
+        """Return the names in the list that a session's client has; None before the first."""
+        view = state.view
+        if view is None or (state.has is None and state.shown is None):
+            return None
+        if state.has is not None:
+            return state.has.names
+        return view.candidates if self._rules_of(session).is_shadow else state.shown
 
     def offered(self, session: Session) -> tuple[str, ...]:
         """Return the names of the meta-tools that a session is offered; none if planning fails."""
@@ -299,38 +295,39 @@ class FilteringService:
         The last list of the session counts; without one, `known` is True if the server listed the tool. A suggested
         tool counts as listed, because the client did not have to search for it.
         """
-        with self._at_calls:
+        is_listed, is_searched = known, False
+        try:
             state = self._states.of(session)
-            is_listed = known if state.shown is None else tool in self.listed(session)
-            if not is_listed and tool not in state.suggested:
-                return DiscoveryMethod.SEARCHED if tool in state.searched else DiscoveryMethod.NAMED
+            if state.shown is not None:
+                is_listed = tool in (self._names_of(session, state) or ())
+            is_listed = is_listed or tool in state.suggested
+            is_searched = tool in state.searched
+        except Exception as error:  # noqa: BLE001  # fails open
+            self._at_calls.report(error)
+        if is_listed:
             return DiscoveryMethod.LISTED
-        return DiscoveryMethod.LISTED if known else DiscoveryMethod.NAMED
-
-    def end_call(
-        self, session: Session, tool: str, found: DiscoveryMethod, meta: Raw | bytes = b"", *, success: bool
-    ) -> None:
-        """Note a call that ran; `meta` is its raw `_meta`."""
-        with self._at_calls:
-            self.called(session, tool, found, self.turn_key(meta) if meta else "", success=success)
+        return DiscoveryMethod.SEARCHED if is_searched else DiscoveryMethod.NAMED
 
     def called(
-        self, session: Session, tool: str, found: DiscoveryMethod, turn_key: str = "", *, success: bool = True
+        self, session: Session, tool: str, found: DiscoveryMethod, meta: Raw | bytes = b"", *, success: bool = True
     ) -> None:
-        """Note a call, and learn from it if it succeeded."""
-        state = self._states.of(session)
-        now = self._clock()
-        begins = session_state.begins_turn(state, turn_key, now, self.rules.turn_pause)
-        if begins:
-            session_state.begin_turn(state)
-        state.turn_key = turn_key or state.turn_key
-        view = self.view(session)
-        if view is None or not view.allows(tool):
-            return
-        if success:
-            with self._guarded:
-                self.predicting.called(session, state, tool, found)
-        state.called(tool, now, success=success)
+        """Note a call that ran, and learn from it if it succeeded; `meta` is its raw `_meta`."""
+        try:
+            state, now = self._states.of(session), self._clock()
+            key = self.turn_key(meta) if meta else ""
+            if session_state.begins_turn(state, key, now, self.rules.turn_pause):
+                session_state.begin_turn(state)
+            state.turn_key = key or state.turn_key
+            view = state.view or self.view(session)
+            if view is None or not view.allows(tool):
+                return
+            try:
+                if success:
+                    self.predicting.called(session, state, tool, found)
+            finally:
+                state.called(tool, now, success=success)
+        except Exception as error:  # noqa: BLE001  # fails open
+            self._at_calls.report(error)
 
     async def set_context(self, session: Session, text: str) -> bool:
         """Set what a session is about; return True if its list differs now and the change must be announced."""
@@ -436,7 +433,8 @@ class FilteringService:
 
     def _rules_of(self, session: Session) -> ActiveRules:
         """Return the rules of a session's profile: those in force, with other lists of tools to deny and to pin."""
-        return self._now.by_profile.get(session.profile, self._now)
+        profiles = self._now.by_profile
+        return profiles.get(session.profile, self._now) if profiles else self._now
 
     def _list_of(self, session: Session, state: SessionState, view: PermittedTools) -> ClientToolList:
         """The list that a session would be given now; nothing changes by asking."""

@@ -237,6 +237,8 @@ class PredictionService(NullPrediction):
         What calls teach of each other is learned from the records.
         """
         query = self._asked.get(state.queries.get(tool, "")) if found is DiscoveryMethod.SEARCHED else None
+        if state.context is None and query is None:
+            return
         for context in {each.text: each for each in (state.context, query) if each is not None}.values():
             self._learn_pair(session, context, tool, SIGNALS[found])
 

@@ -5,11 +5,12 @@ from functools import partial
 from time import perf_counter
 from typing import Final, NamedTuple
 
+from riglm.application.proxy.member import Member
 from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.request import CALL, Request
 from riglm.application.proxy.stage import Outcome, Stage
 from riglm.application.tool_lists.selection import ListSelection
-from riglm.domain import jsonrpc, request_params
+from riglm.domain import jsonrpc
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
 from riglm.domain.jsonrpc import Message
 
@@ -37,30 +38,28 @@ class PermitStage(Stage):
     def before(self, request: Request) -> Outcome:
         member = request.member
         if self._pins.is_strict and member is not None and self._pins.needs_comparison(member.link):
-            return self._compare(request)
+            return self._compare(request, member)
+        if member is not None and not self._pins.is_strict and (self._filtering is None or not self._filtering.guards):
+            return None
         return self._refusal(request)
 
-    async def _compare(self, request: Request) -> Message | None:
+    async def _compare(self, request: Request, member: Member) -> Message | None:
         """List the tools of the server first, as they are now."""
-        if request.member is not None:
-            await request.member.compare_tools(request)
+        await member.compare_tools(request)
         return self._refusal(request)
 
     def _refusal(self, request: Request) -> Message | None:
-        member, reason = request.member, None
+        member, reason = request.member, ""
         if not self._is_permitted(request):
             reason = f"Unknown tool: {request.tool or 'its name is no string'}"
-        elif self._pins.is_strict and member is not None:
-            reason = self._pins.refusal(member.name, request.own_name or "", member.link)
-        if reason is None and member is not None:
-            return None
-        words = reason
-        if words is None:
-            permits = partial(self._permits, request)
-            words = request.upstreams.router.unknown(request.message, permits) or ""
+        elif member is not None:
+            reason = self._pins.refusal(member.name, request.own_name or "", member.link) or ""
+            if not reason:
+                return None
+        words = reason or request.upstreams.router.unknown(request.message, partial(self._permits, request)) or ""
         refusal = jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, words)
         if request.tool:
-            self._record.refused(request, refusal, reason or "")
+            self._record.refused(request, refusal, reason)
         return refusal
 
     def _is_permitted(self, request: Request) -> bool:
@@ -162,7 +161,7 @@ class CallRecorder:
             is_unknown = call.is_unlisted and call.found is DiscoveryMethod.NAMED
             lacks = is_unknown and self._listed.lacks(call.server, request.own_name or call.tool)
             kind = ErrorKind.PROTOCOL if lacks else ErrorKind.TOOL
-        arguments = request_params.read(request.message).arguments
+        arguments = request.params.arguments
         self._tracking.called(
             request.session,
             tool=call.tool,
@@ -179,8 +178,7 @@ class CallRecorder:
             refusal=refusal,
         )
         if self._filtering is not None and kind not in _NOT_RUN and call.server != OWN_UPSTREAM:
-            meta = request_params.read(request.message).meta
-            self._filtering.end_call(request.session, call.tool, call.found, meta, success=kind is None)
+            self._filtering.called(request.session, call.tool, call.found, request.params.meta, success=kind is None)
 
     def answered(self, request: Request, tool: str, reply: Message, started: float) -> None:
         """Record a call of a meta-tool, which started at `started`."""

@@ -105,9 +105,27 @@ class Connection(ClientConnection):
     ) -> Request | None:
         sink = sink or self._sink
         try:
-            if message.id is not None and message.method is not None and sink is not None:
-                return self._receive_request(message, sink, headers, arrived)
-            self._receive_other(message)
+            if message.id is None or message.method is None or sink is None:
+                self._receive_other(message)
+                return None
+            envelope = request_params.envelope(message)
+            request = Request(
+                self._proxy,
+                (self.upstreams if envelope is None else None) or self._open_upstreams(envelope),
+                message,
+                sink,
+                self.caller,
+                connection=self,
+                envelope=envelope,
+                headers=headers,
+                arrived=arrived,
+            )
+            key = request.key = message.id if message.id.isdigit() else jsonrpc.id_key(message.id)
+            if key not in self.requests:
+                self.requests[key] = request
+                self._proxy.handle(request)
+                return request
+            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, _IN_USE), 400)
         except Exception:  # noqa: BLE001  # fails open
             self._fail(message.id if message.is_request else None, sink)
         return None
@@ -172,34 +190,10 @@ class Connection(ClientConnection):
         if self.upstreams is not None:
             await self.upstreams.close()
 
-    def _receive_request(
-        self, message: Message, sink: ClientResponseSink, headers: Mapping[bytes, bytes], arrived: float
-    ) -> Request | None:
-        envelope = request_params.envelope(message)
-        request = Request(
-            self._proxy,
-            self._upstreams_for(envelope),
-            message,
-            sink,
-            self.caller,
-            connection=self,
-            envelope=envelope,
-            headers=headers,
-            arrived=arrived,
-        )
-        key = request.key = jsonrpc.id_key(message.id or b"null")
-        if key in self.requests:
-            sink.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, _IN_USE), 400)
-            return None
-        self.requests[key] = request
-        self._proxy.handle(request)
-        return request
-
-    def _upstreams_for(self, envelope: RequestEnvelope | None) -> Upstreams:
+    def _open_upstreams(self, envelope: RequestEnvelope | None) -> Upstreams:
         if envelope is not None:
             return self._proxy.modern_upstreams(self.caller)
-        if self.upstreams is None:
-            self.upstreams = self._proxy.handshake_upstreams(self)
+        self.upstreams = self._proxy.handshake_upstreams(self)
         return self.upstreams
 
     def _receive_other(self, message: Message) -> None:

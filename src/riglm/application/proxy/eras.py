@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from riglm.application.sessions.registry import SessionRegistry
 from riglm.application.sessions.session_index import SessionLookupKey
-from riglm.domain import jsonrpc, protocol, request_params
+from riglm.domain import jsonrpc, protocol
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ProtocolEra, Session
 
@@ -76,18 +76,18 @@ class HandshakeEra(Era):
     needs_schemas = False
 
     def identify(self, request: "Request", sessions: SessionRegistry) -> Session:
-        connection, meta = request.handshake, request_params.read(request.message).meta
+        connection = request.handshake
         assert connection is not None  # noqa: S101  # only connections carry this era
         is_call = request.method == "tools/call"
         session = connection.session if is_call else connection.listed_session
-        if meta:
-            session = sessions.of_call(session, request.caller, meta)
+        if request.params.meta:
+            session = sessions.of_call(session, request.caller, request.params.meta)
         if is_call:
             connection.latest_session = session
         return session
 
     def place_of(self, request: "Request", sessions: SessionRegistry) -> SessionLookupKey | None:
-        return sessions.place_of_call(request.caller, request_params.read(request.message).meta)
+        return sessions.place_of_call(request.caller, request.params.meta)
 
     def own_params(self, request: "Request | None") -> bytes:
         return b"{}"

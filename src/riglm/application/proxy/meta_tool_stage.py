@@ -7,7 +7,7 @@ from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.request import CALL, Request
 from riglm.application.proxy.stage import Outcome, Stage
 from riglm.application.tool_lists.list_writer import CALL_TOOL
-from riglm.domain import jsonrpc, request_params
+from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Message
 
 
@@ -40,7 +40,7 @@ class MetaToolStage(Stage):
                 filtering.know(session, catalog)
             if not meta_tools.owns(session, tool):
                 return None  # now that the list is known, it is a server's tool
-        result = await meta_tools.run(session, tool, bytes(request_params.read(request.message).arguments) or b"{}")
+        result = await meta_tools.run(session, tool, bytes(request.params.arguments) or b"{}")
         if result.forward is not None:
             request.retarget(*result.forward)
             return None

@@ -72,7 +72,7 @@ class ProxyService(DownstreamPort):
 
     def handle(self, request: Request) -> None:
         """Take a request in: each stage may reply; otherwise it goes to its server."""
-        self._advance(request, self._plan(request.method), 0)
+        self._advance(request, self._plans.get(request.method) or self._plan(request.method))
 
     def finish(self, request: Request, reply: Message | None) -> None:
         """Take a reply out, through the stages that its request has passed; None if it was cancelled."""
@@ -90,16 +90,13 @@ class ProxyService(DownstreamPort):
         self._deliver(request, reply)
 
     def _plan(self, method: str) -> tuple[Step, ...]:
-        steps = self._plans.get(method)
-        if steps is None:
-            steps = plan(self._stages, method)
-            if len(self._plans) < _MAX_PLANS:
-                self._plans[method] = steps
+        steps = plan(self._stages, method)
+        if len(self._plans) < _MAX_PLANS:
+            self._plans[method] = steps
         return steps
 
-    def _advance(self, request: Request, steps: tuple[Step, ...], place: int) -> None:
-        for before, passed, stage in steps[place:]:
-            place += 1
+    def _advance(self, request: Request, steps: tuple[Step, ...]) -> None:
+        for place, (before, passed, stage) in enumerate(steps, 1):
             request.passed = passed
             if before is None:
                 continue
@@ -112,17 +109,12 @@ class ProxyService(DownstreamPort):
             if isinstance(outcome, Message):
                 self.finish(request, outcome)
             else:
-                request.start(self._advance_later(request, stage, outcome, steps, place))
+                request.start(self._advance_later(request, stage, outcome, steps[place:]))
             return
         request.upstreams.send(request)
 
     async def _advance_later(
-        self,
-        request: Request,
-        stage: Stage,
-        waiting: Coroutine[Any, Any, Message | None],
-        steps: tuple[Step, ...],
-        place: int,
+        self, request: Request, stage: Stage, waiting: Coroutine[Any, Any, Message | None], steps: tuple[Step, ...]
     ) -> None:
         try:
             reply = await waiting
@@ -132,7 +124,7 @@ class ProxyService(DownstreamPort):
             return
         if reply is None:
             request.resume()
-            self._advance(request, steps, place)
+            self._advance(request, steps)
         else:
             self.finish(request, reply)
 

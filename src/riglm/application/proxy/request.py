@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import secrets
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar, copy_context
 from itertools import count
@@ -57,47 +56,37 @@ def failure(message_id: bytes | None, kind: ErrorKind, reason: str) -> Message:
 class Request:
     """A request of a client, from its arrival to its reply.
 
-    `asked` is the client's message, `message` the one for the server, which a stage may have changed. `link` owes a
-    reply while it is set. `failure` is set if riglm made the reply because there was none. `status` is the HTTP status
-    of the reply. By `time.perf_counter`, it came at `started`, riglm went on with it at `arrived`, after what it had to
-    wait for, and sent it to its server at `left`, whose reply came at `came`.
+    `asked` is the client's message, `message` the one for the server, which a stage may have changed, and `params`
+    what riglm reads of its params. `link` owes a reply while it is set. `failure` is set if riglm made the reply
+    because there was none. `status` is the HTTP status of the reply. By `time.perf_counter`, it came at `started`,
+    riglm went on with it at `arrived`, after what it had to wait for, and sent it to its server at `left`, whose
+    reply came at `came`.
     """
 
-    __slots__ = (
-        "arrived",
-        "asked",
-        "call",
-        "caller",
-        "came",
-        "catalog",
-        "changes",
-        "connection",
-        "done",
-        "envelope",
-        "era",
-        "failure",
-        "headers",
-        "key",
-        "left",
-        "link",
-        "member",
-        "message",
-        "method",
-        "own_name",
-        "passed",
-        "proxy",
-        "session",
-        "sink",
-        "span",
-        "started",
-        "status",
-        "task",
-        "tool",
-        "tools_version",
-        "upstream_span",
-        "upstreams",
-        "visit",
-    )
+    key = b""
+    """The key of its id."""
+    left = came = 0.0
+    done = False
+    passed: "tuple[Stage, ...]" = ()
+    task: asyncio.Task[None] | None = None
+    link: UpstreamLink | None = None
+    member: "Member | None" = None
+    own_name: str | None = None
+    """The server's name for the tool or prompt, once it is known."""
+    session: Session
+    visit: "Visit | None" = None
+    call: "Call | None" = None
+    catalog: "ToolCatalog | None" = None
+    changes = 0
+    """How often the tools had changed when a list of them was requested."""
+    tools_version = 0
+    """That of the link at that time."""
+    failure: ErrorKind | None = None
+    status = 200
+    span: "RequestSpan | None" = None
+    upstream_span: "UpstreamSpan | None" = None
+    tool: str | None = None
+    """The name in a call, as the client sent it or as `call_tool` gave it; None if it is no text."""
 
     def __init__(
         self,
@@ -118,40 +107,17 @@ class Request:
         self.era: Era = upstreams.era
         self.asked = self.message = message
         self.method = message.method or ""
+        self.params = request_params.read(message)
         self.sink = sink
         self.caller = caller
         self.connection = connection
         self.envelope = envelope
-        self.headers = headers
-        self.key = b""
-        self.started = self.arrived = arrived or perf_counter()
-        self.left = self.came = 0.0
-        self.done = False
-        self.passed: tuple[Stage, ...] = ()
-        self.task: asyncio.Task[None] | None = None
-        self.link: UpstreamLink | None = None
-        self.member: Member | None = None
-        self.own_name: str | None = None
-        """The server's name for the tool or prompt, once it is known."""
-        self.session: Session
-        self.visit: Visit | None = None
-        self.call: Call | None = None
-        self.catalog: ToolCatalog | None = None
-        self.changes = 0
-        """How often the tools had changed when a list of them was requested."""
-        self.tools_version = 0
-        """That of the link at that time."""
-        self.failure: ErrorKind | None = None
-        self.status = 200
-        self.span: RequestSpan | None = None
-        self.upstream_span: UpstreamSpan | None = None
-        self.tool = _tool_name(message) if self.method == CALL else None
-        """The name in a call, as the client sent it or as `call_tool` gave it; None if it is no text."""
-
-    @property
-    def handshake(self) -> "Connection | None":
+        self.handshake = connection if envelope is None else None
         """The connection of a request of the handshake era; None in the modern era."""
-        return self.connection if self.envelope is None else None
+        self.headers = headers
+        self.started = self.arrived = arrived or perf_counter()
+        if self.method == CALL:
+            self.tool = request_params.tool_name(self.params)
 
     @property
     def id(self) -> bytes:
@@ -189,7 +155,8 @@ class Request:
             fields["arguments"] = Raw(arguments)
         self.message = self.message.replace(params=jsonrpc.join_object(fields))
         self.headers = NO_HEADERS
-        self.tool = _tool_name(self.message)
+        self.params = request_params.read(self.message)
+        self.tool = request_params.tool_name(self.params)
 
     def related(self, message: Message) -> None:
         """Pass on a notification or request of the server that belongs to this request."""
@@ -248,11 +215,6 @@ class Request:
         if self.task is not None:
             self.task.cancel()
         self.proxy.finish(self, None)
-
-
-def _tool_name(message: Message) -> str | None:
-    name = jsonrpc.text(request_params.read(message).name)
-    return None if name is None else sys.intern(name)  # sessions keep the names of their calls
 
 
 class OwnRequest:

@@ -125,7 +125,8 @@ class Upstreams(ServerMessageHandler):
         only = self.only
         if only is not None:
             request.member, request.own_name = only, request.tool
-            request.tools_version = only.link.tools_version
+            if request.method == LIST:
+                request.tools_version = only.link.tools_version
             return None
         request.headers = {}
         answer = self._own.get(request.method)

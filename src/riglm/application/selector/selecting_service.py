@@ -236,7 +236,7 @@ class SelectingService:
             error_kind=ErrorKind.TOOL if failed else None,
             found=found,
         )
-        self._filtering.end_call(session, tool, found, success=not failed)
+        self._filtering.called(session, tool, found, success=not failed)
         self._prediction.catch_up()
 
     def mark(self, session: Session, tool: str, *, relevant: bool) -> None:

@@ -68,7 +68,7 @@ class StateSigner:
         """Count a value that is ignored, and log the first."""
         self.rejected += 1
         if self.rejected == 1:
-            _log.warning("ignored a value of shared state; this is said once", extra={"reason": reason})
+            _log.warning("ignored a value of shared state; this is logged once", extra={"reason": reason})
 
     def _seal(self, name: str, packed: bytes) -> bytes:
         return hmac.digest(self._sealing, name.encode() + b"\0" + packed, "sha256")[:_SEAL_BYTES]

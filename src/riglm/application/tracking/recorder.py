@@ -194,7 +194,11 @@ class Recorder:
                 self._is_idle = False
                 self._due_at = time.monotonic() + self._limits.batch_seconds
                 self._wake()
-            elif len(self._items) == self._limits.batch_records or self._is_pressed():
+            elif (
+                len(self._items) == self._limits.batch_records
+                or count >= self._high_records
+                or self._bytes > self._high_bytes
+            ):
                 self._wake()
 
     def flush(self, timeout: float = 5.0) -> bool:

@@ -51,7 +51,7 @@ class TrackingService:
         self._hasher = hasher
         self.take_arguments(arguments)
         self._clock = clock
-        self._last_exposures: dict[UUID, ListSelection] = {}
+        self._last_exposures: dict[int, ListSelection] = {}  # by a number, which hashes faster than a UUID
         self._latest = NO_LIST
         self._listeners: list[Callable[[Session], None]] = []
         self._first_list: Callable[[], None] | None = None
@@ -98,7 +98,7 @@ class TrackingService:
 
     def _forget(self, session: Session, *, has_ended: bool) -> None:
         with self._guarded:
-            self._last_exposures.pop(session.id, None)
+            self._last_exposures.pop(session.id.int, None)
             if self._meter is not None:
                 self._meter.session_closed(session.id, ended=has_ended)
         for listener in self._listeners:
@@ -108,7 +108,7 @@ class TrackingService:
     def exposed(self, session: Session, selection: ListSelection) -> None:
         """Record what a client was shown; a list only if it differs from the session's last one."""
         with self._guarded:
-            before = self._last_exposures.get(session.id)
+            before = self._last_exposures.get(session.id.int)
             if before == selection:
                 return
             exposure = selection.to_exposure(session.id, self._clock())
@@ -124,7 +124,7 @@ class TrackingService:
 
     def list_of(self, session: Session) -> ListSelection:
         """Return the list that a session has now, without its bytes; an empty one before the first."""
-        return self._last_exposures.get(session.id, NO_LIST)
+        return self._last_exposures.get(session.id.int, NO_LIST)
 
     def called(
         self,
@@ -149,14 +149,9 @@ class TrackingService:
         `error_kind` is None when it succeeded. `arguments` is the JSON as it came, or None when there was none; of
         those that are confidential no more than the hash is stored. `refusal` is why riglm refused the call, if it did.
         """
-        with self._guarded:
-            outcome = "success" if error_kind is None else error_kind.value
+        try:
             if self._audit is not None:
-                whose = {"session": str(session.id), "principal": session.principal, "tool": tool}
-                if upstream:
-                    self._audit(AuditEvent.TOOL_CALLED, {**whose, "upstream": upstream, "outcome": outcome})
-                else:
-                    self._audit(AuditEvent.TOOL_REFUSED, {**whose, "reason": refusal or "no server has this tool"})
+                self._note_call(self._audit, session, tool, upstream, error_kind, refusal)
             if self._meter is not None:
                 seconds, is_hit = duration_ms / 1000.0, with_list.is_hit(tool, found) if with_list.hides else None
                 self._meter.called(session.id, tool, upstream, found, error_kind, seconds, with_list.mode, is_hit)
@@ -167,8 +162,22 @@ class TrackingService:
             record = partial(self._invocation, raw, keeps, *fixed)
             self._put(record, _BYTES_PER_NOTE if raw is None else _BYTES_PER_NOTE + len(raw))
             if _log.isEnabledFor(logging.DEBUG):
-                about = {"session": str(session.id), "tool": tool, "upstream": upstream, "outcome": outcome}
+                about = {"session": str(session.id), "tool": tool, "upstream": upstream}
+                about["outcome"] = "success" if error_kind is None else error_kind.value
                 _log.debug("tool call ended", extra={**about, "duration_ms": round(duration_ms, 1)})
+        except Exception as error:  # noqa: BLE001  # fails open
+            self._guarded.report(error)
+
+    @staticmethod
+    def _note_call(
+        audit: AuditLog, session: Session, tool: str, upstream: str, error_kind: ErrorKind | None, refusal: str
+    ) -> None:
+        whose = {"session": str(session.id), "principal": session.principal, "tool": tool}
+        if upstream:
+            outcome = "success" if error_kind is None else error_kind.value
+            audit(AuditEvent.TOOL_CALLED, {**whose, "upstream": upstream, "outcome": outcome})
+        else:
+            audit(AuditEvent.TOOL_REFUSED, {**whose, "reason": refusal or "no server has this tool"})
 
     def _invocation(
         self,
@@ -206,7 +215,7 @@ class TrackingService:
         if selection != self._latest:
             self._latest = replace(selection, raw=b"")
         if session.ended_at is None:
-            self._last_exposures[session.id] = self._latest  # shared by all sessions that are shown the same
+            self._last_exposures[session.id.int] = self._latest  # shared by all sessions that are shown the same
         if session.tools_available != available:
             session.tools_available = available
             self._put_session(session)

@@ -128,7 +128,7 @@ async def test_planning_that_fails_shows_everything_and_is_logged_once(catalog, 
         listed = stage.filtering.compose(session, catalog)
         assert (listed.shown, listed.reason) == (tuple(ALL), "filtering failed")
     assert [record.getMessage() for record in caplog.records] == [
-        "filtering failed; all that is allowed is shown, and this is said once"
+        "filtering failed; all that is allowed is shown, and this is logged once"
     ]
 
 

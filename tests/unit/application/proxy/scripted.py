@@ -43,6 +43,10 @@ class ScriptedFilter(FilteringService):
     def is_on(self):
         return not self.is_off
 
+    @is_on.setter
+    def is_on(self, value):
+        """Tests decide by `is_off`."""
+
     def reconfigured(self, session):
         return self.others
 
@@ -52,6 +56,10 @@ class ScriptedFilter(FilteringService):
     @property
     def guards(self):
         return bool(self.denied)
+
+    @guards.setter
+    def guards(self, value):
+        """Tests decide by `denied`."""
 
     def surface(self, session):
         return self.kind
@@ -118,7 +126,7 @@ class ScriptedFilter(FilteringService):
     def turn_key(self, meta):
         return jsonrpc.text(jsonrpc.members(meta).get("turn")) or "" if meta else ""
 
-    def called(self, session, tool, found, turn_key="", *, success=True):
+    def called(self, session, tool, found, meta=b"", *, success=True):
         self.calls.append((tool, found.value, turn_key))
         self.failed += [] if success else [tool]
 

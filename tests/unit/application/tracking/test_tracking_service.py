@@ -126,7 +126,7 @@ def test_no_failure_reaches_the_caller_and_each_kind_is_logged_once(caplog):
         call(service, session)
         service.session_closed(session, 1.0)
     assert [record.getMessage() for record in caplog.records] == [
-        "usage could not be recorded; the call goes through, and this is said once"
+        "usage could not be recorded; the call goes through, and this is logged once"
     ]
     assert caplog.records[0].exc_info[1] is Brim.error
 
