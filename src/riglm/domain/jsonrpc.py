@@ -96,8 +96,8 @@ class Message:
     def replace(self, **members: bytes) -> "Message":
         """The same message with some top-level members replaced by other raw JSON; all the rest is kept, in order."""
         line = None
-        if members.keys() == {"id"}:
-            line = rawjson.with_id(self.line, members["id"], is_response=self.method is None)
+        if self.id is not None and members.keys() == {"id"}:
+            line = rawjson.with_id(self.line, self.id, members["id"], is_response=self.method is None)
         if line is not None:
             message = Message(line, members["id"], self.method, self.params, self.result, self.error)
             message.parsed, message.is_tool_error = self.parsed, self.is_tool_error

@@ -179,12 +179,24 @@ def asked_id(head: bytes, tail: bytes) -> bytes | None:
     return end[1] if end else None
 
 
-def with_id(line: bytes, message_id: bytes, *, is_response: bool = False) -> bytes | None:
-    """Return a message with a different id, or None if another member might be the id as well.
+def with_id(line: bytes, old: bytes, new: bytes, *, is_response: bool = False) -> bytes | None:
+    """Return a message with the id `new` instead of `old`, or None if another member might be the id as well.
 
     This copies the message once; other changes decode and encode it. A long response is not searched for further ids if
     it has one at its start and none at its end.
     """
+    if len(line) < SLICE and (not is_response or line.count(b'"id"') == 1) and b"\\u00" not in line:
+        start = b'{"jsonrpc":"2.0","id":%b,' % old
+        if line.startswith(start):
+            return b'{"jsonrpc":"2.0","id":%b,%b' % (new, line[len(start) :])
+        end = b',"id":%b}' % old
+        if line.endswith(end) and line.count(b'"id"') == 1:
+            return b'%b,"id":%b}' % (line[: -len(end)], new)
+    return _with_id_at_edge(line, new, is_response=is_response)
+
+
+def _with_id_at_edge(line: bytes, new: bytes, *, is_response: bool) -> bytes | None:
+    """Do the same for any spacing and order of the members."""
     start, tail = _START.match(line[:EDGE]), max(0, len(line) - EDGE)
     is_plain = is_response and start is not None and bool(start[1]) and not ID_AT_END.search(line[tail:])
     if not is_plain and (b"\\u00" in line or line.count(b'"id"') != 1):
@@ -195,4 +207,4 @@ def with_id(line: bytes, message_id: bytes, *, is_response: bool = False) -> byt
         begin, end = found.start(1) + tail, found.end(1) + tail
     else:
         return None
-    return b"".join((line[:begin], message_id, memoryview(line)[end:]))
+    return b"".join((line[:begin], new, memoryview(line)[end:]))

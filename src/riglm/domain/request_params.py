@@ -135,11 +135,11 @@ def mistakable_keys(keys: Iterable[str], read: Collection[str]) -> list[str]:
 def with_name(message: Message, path: tuple[str, ...], raw: Raw, name: str) -> Message:
     """Return a request with another name at `path` in its params, in place of the raw one; all the rest is kept."""
     given, line = read(message), message.line
-    inner = (bytes(given.arguments), bytes(given.meta))
-    if line.count(b'"name"') - sum(part.count(b'"name"') for part in inner) == 1:
+    arguments, meta = bytes(given.arguments), bytes(given.meta)
+    if line.count(b'"name"') - arguments.count(b'"name"') - meta.count(b'"name"') == 1:
         for colon in (b":", b": "):
             old = b'"name"%b%b' % (colon, raw)
-            if line.count(old) == 1 and not any(old in part for part in inner):
+            if line.count(old) == 1 and old not in arguments and old not in meta:
                 new = b'"name"%b%b' % (colon, jsonrpc.encode(name))
                 params = Raw(bytes(message.params).replace(old, new))
                 return Message(line.replace(old, new), message.id, message.method, params)

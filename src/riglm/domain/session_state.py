@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from riglm.domain import jsonrpc
@@ -106,13 +107,21 @@ class SessionState:
 _TRACE: Final = "traceparent"
 
 
-def turn_key(meta: Raw | bytes, keys: Iterable[str]) -> str:
+def turn_key(meta: Raw | bytes, keys: tuple[str, ...]) -> str:
     """Return the turn key of a call's raw `_meta`; empty if it has none.
 
     The first of `keys` that is there counts. Of a `traceparent` only the trace is of the turn, the rest is of the call.
     """
-    if not meta:
-        return ""
+    raw = bytes(meta)
+    return _turn_key(raw, keys) if len(raw) <= _MAX_KNOWN else _turn_key.__wrapped__(raw, keys)
+
+
+_MAX_KNOWN: Final = 2048
+"""Maximum size in bytes of a `_meta` whose key is kept for the next call."""
+
+
+@lru_cache(maxsize=32)
+def _turn_key(meta: bytes, keys: tuple[str, ...]) -> str:
     fields = jsonrpc.members(meta)
     for key in keys:
         value = jsonrpc.text(fields.get(key))

@@ -237,10 +237,6 @@ class FilteringService:
         """Return the names of the meta-tools that are answered in a session even if its list hides nothing."""
         return self._rules_of(session).planner.answered(session)
 
-    def turn_key(self, meta: Raw | bytes) -> str:
-        """Return the turn that a call's raw `_meta` names, or an empty string."""
-        return session_state.turn_key(meta, self.rules.turn_keys)
-
     def know(self, session: Session, catalog: ToolCatalog) -> PermittedTools:
         """Note the tools of a session, whether it gets a list of them now or not; return those it may use."""
         view = self._states.of(session).view = self._rules_of(session).views.of(session, catalog)
@@ -314,7 +310,7 @@ class FilteringService:
         """Note a call that ran, and learn from it if it succeeded; `meta` is its raw `_meta`."""
         try:
             state, now = self._states.of(session), self._clock()
-            key = self.turn_key(meta) if meta else ""
+            key = session_state.turn_key(meta, self.rules.turn_keys) if meta else ""
             if session_state.begins_turn(state, key, now, self.rules.turn_pause):
                 session_state.begin_turn(state)
             state.turn_key = key or state.turn_key

@@ -219,14 +219,16 @@ class SeveralServersEra:
 
     def taking_part(self) -> dict[str, "Member"]:
         """Return the servers that support the era."""
-        found = {}
-        for name, member in self._members.items():
-            if member.upstream.supports(ProtocolEra.MODERN) is not False:
-                found[name] = member
-            elif name not in self._left_out:
-                self._left_out.add(name)
-                _log.warning("left out a server that only knows the handshake", extra={"upstream": name})
-        return found
+        return {name: member for name, member in self._members.items() if self.takes_part(member)}
+
+    def takes_part(self, member: "Member") -> bool:
+        """Return True if a server supports the era."""
+        if member.upstream.supports(ProtocolEra.MODERN) is not False:
+            return True
+        if member.name not in self._left_out:
+            self._left_out.add(member.name)
+            _log.warning("left out a server that only knows the handshake", extra={"upstream": member.name})
+        return False
 
     def _supports(self, name: str) -> bool | None:
         known = self._members[name].upstream.supports(ProtocolEra.MODERN)

@@ -172,8 +172,8 @@ class Upstreams(ServerMessageHandler):
         return bytes(schema) if schema else None
 
     def _take(self, request: Request, route: Route) -> "Outcome":
-        member = self._taking_part().get(route.server)
-        if member is None:
+        member, negotiation = self.members[route.server], self.negotiation
+        if isinstance(negotiation, SeveralServersEra) and not negotiation.takes_part(member):
             request.failure = ErrorKind.UNAVAILABLE
             reason = f"upstream {route.server!r} supports only the handshake era"
             return failure(request.id, ErrorKind.UNAVAILABLE, reason)

@@ -7,6 +7,7 @@ in riglm's environment, the connection, and last the caller and the time.
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,7 +111,8 @@ class SessionRegistry:
         self._evidence = evidence
         named = ((key, evidence.environment.get(key)) for key in evidence.environment_keys)
         self._environment_key = next(((key, value) for key, value in named if value), None)
-        self._meta_keys = tuple((key, jsonrpc.encode(key)) for key in evidence.meta_keys)
+        spellings = [re.escape(jsonrpc.encode(key)) for key in evidence.meta_keys]
+        self._may_have_key = re.compile(b"|".join([rb"\\/", *spellings])).search
 
     def of_connection(self, caller: Caller, client: ClientInfo, version: str) -> Session:
         """A session for a client that just opened a connection with the handshake; to be given back by `closed`."""
@@ -280,14 +282,10 @@ class SessionRegistry:
 
     def _conversation_keys(self, meta: Raw | bytes) -> list[tuple[str, str]]:
         """The conversation keys that a call carries, the best one first."""
-        if not meta:
+        if not meta or not self._may_have_key(meta):
             return []
-        raw = bytes(meta)
-        escaped = b"\\/" in raw
-        if not any(escaped or encoded in raw for _, encoded in self._meta_keys):
-            return []
-        fields = jsonrpc.members(raw)
-        found = ((name, jsonrpc.text(fields.get(name))) for name, _ in self._meta_keys)
+        fields = jsonrpc.members(meta)
+        found = ((name, jsonrpc.text(fields.get(name))) for name in self._evidence.meta_keys)
         return [(name, value) for name, value in found if value]
 
     def _environment(self, caller: Caller) -> SessionLookupKey | None:

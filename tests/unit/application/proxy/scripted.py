@@ -26,7 +26,6 @@ class ScriptedFilter(FilteringService):
         self.fails = None
         self.changes = False
         self.fresh = 60.0
-        self.calls = []
         self.failed = []
         self.known = []
         self.awaits_usage = False
@@ -123,11 +122,7 @@ class ScriptedFilter(FilteringService):
     def forget(self, session):
         self.forgotten.append(session.id)
 
-    def turn_key(self, meta):
-        return jsonrpc.text(jsonrpc.members(meta).get("turn")) or "" if meta else ""
-
     def called(self, session, tool, found, meta=b"", *, success=True):
-        self.calls.append((tool, found.value, turn_key))
         self.failed += [] if success else [tool]
 
 
