@@ -130,6 +130,8 @@ class PinnedTools:
         """By server, the pages that were compared since its pins changed, by their content."""
         self._last_results: dict[str, tuple[Raw, bytes]] = {}
         """By server, the raw result of its last page, which is the same object if it comes again, and its bytes."""
+        self._last_entries: dict[str, tuple[Sequence[Raw], bytes]] = {}
+        """By server, the entries of its last complete list, the same object if they come again, as an array."""
         self._is_read = False
         self._ready = asyncio.Event()
         self._waiting: deque[_Page | Sequence[ToolPin]] = deque()
@@ -211,7 +213,10 @@ class PinnedTools:
         """
         if server not in self._servers:
             return entries
-        content = b"[%b]" % b",".join(map(bytes, entries))
+        known, content = self._last_entries.get(server, (None, b""))
+        if known is not entries:
+            content = b"[%b]" % b",".join(map(bytes, entries))
+            self._last_entries[server] = entries, content
         permitted = self._review(_Page(server, content, entries, True, self._clock()), compared)
         return entries if permitted is None else permitted
 

@@ -58,7 +58,7 @@ class Message:
     `params`, `result` and `error` are raw JSON, empty when absent.
     """
 
-    __slots__ = ("error", "id", "is_tool_error", "line", "method", "params", "parsed", "result")
+    __slots__ = ("error", "id", "is_tool_error", "line", "method", "next_cursor", "params", "parsed", "result")
 
     def __init__(
         self,
@@ -79,6 +79,8 @@ class Message:
         """The params as `request_params.read` parsed them; None before."""
         self.is_tool_error: bool | None = None
         """The result of `is_tool_error`; None before."""
+        self.next_cursor: bytes | None = None
+        """The result of `next_cursor`; None before."""
 
     def __repr__(self) -> str:
         return f"Message(id={self.id!r}, method={self.method!r}, {len(self.line)} bytes)"

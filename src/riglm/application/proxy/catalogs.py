@@ -39,6 +39,16 @@ class ListedTools:
         self._pages: dict[str, dict[bytes, ToolCatalog]] = {}
         """By server, its pages by the raw cursor that requested them."""
         self._joined: dict[str, ToolCatalog] = {}
+        self._entries: dict[str, tuple[Sequence[Raw], bytes]] = {}
+        """By server, the entries of its last complete list, and the result that they make."""
+
+    def learn(self, server: str, entries: Sequence[Raw]) -> None:
+        """Take the entries of a complete list, the same object if they come again."""
+        known, result = self._entries.get(server, (None, b""))
+        if known is not entries:
+            result = b'{"tools":[%b]}' % b",".join(map(bytes, entries))
+            self._entries[server] = entries, result
+        self.read(server, b"", result)
 
     def read(self, server: str, cursor: bytes, result: bytes) -> ToolCatalog:
         """Return the page in a raw result; the page without a cursor begins a new list."""
@@ -176,6 +186,8 @@ class StoredCatalogs:
         self._put = put
         self._clock = clock
         self._known: dict[tuple[str, str], StoredToolCatalog] = {}
+        self._entries: dict[tuple[str, str], Sequence[Raw]] = {}
+        """The entries of each catalog that was noted, the same object if they come again."""
         self._fingerprints: dict[AccountKey, tuple[UpstreamSpec, str]] = {}
         self._guarded = FailingOpen(_log, "tool catalogs could not be kept; lists wait for their servers, and")
 
@@ -210,8 +222,14 @@ class StoredCatalogs:
 
         A catalog is recorded once its tools are known.
         """
-        catalog = self.find(spec, variant) or StoredToolCatalog(
-            fingerprint=self._fingerprint(spec),
+        key, now = (self._fingerprint(spec), variant), self._clock()
+        known = self._known.get(key)
+        if known is not None and entries is not None and entries is self._entries.get(key):
+            is_recent = now - REFRESH_SECONDS < known.updated_at <= now
+            if is_recent and greeting in (None, (known.capabilities, known.instructions)):
+                return
+        catalog = known or StoredToolCatalog(
+            fingerprint=key[0],
             variant=variant,
             server=spec.name,
             capabilities=b"",
@@ -223,13 +241,15 @@ class StoredCatalogs:
             catalog = replace(catalog, capabilities=greeting[0], instructions=greeting[1])
         if entries is not None:
             catalog = replace(catalog, tools=b"[%b]" % b",".join(map(bytes, entries)))
-        key, now = (catalog.fingerprint, catalog.variant), self._clock()
-        if catalog == self._known.get(key) and now - REFRESH_SECONDS < catalog.updated_at <= now:
+            self._entries[key] = entries
+        if catalog == known and now - REFRESH_SECONDS < catalog.updated_at <= now:
             return
         self._known.pop(key, None)
         self._known[key] = catalog = replace(catalog, updated_at=now)
         if len(self._known) > MAX_CATALOGS:
-            del self._known[next(iter(self._known))]
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._entries.pop(oldest, None)
         if catalog.tools and catalog.size_bytes <= MAX_CATALOG_BYTES:
             with self._guarded:
                 self._put(catalog, catalog.size_bytes)

@@ -282,7 +282,7 @@ class Member:
         if method == LIST:
             entries = parts.pins.review(self.name, entries, compared=(self.link, tools_version))
             self._tools_version = tools_version
-            parts.listed.read(self.name, b"", b'{"tools":[%b]}' % b",".join(map(bytes, entries)))
+            parts.listed.learn(self.name, entries)
             if upstreams.only is not None:
                 return False
             greeting = (jsonrpc.join_object(self.capabilities), self.instructions) if self._needs_opening else None

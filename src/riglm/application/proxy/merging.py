@@ -53,6 +53,7 @@ class MergedList:
         self.parts = tuple(parts)
         self.owners, self.collisions = public_names(naming if method in NAMED else "none", owned)
         self._key = _KEY[method]
+        self._result: tuple[Mapping[str, Raw], bytes] | None = None
 
     @cached_property
     def catalog(self) -> ToolCatalog:
@@ -73,6 +74,12 @@ class MergedList:
         """All entries as a raw JSON array."""
         return b"[%b]" % b",".join([bytes(entry.raw) for entry in self.catalog.tools])
 
+    def result(self, member: str, fields: Mapping[str, Raw]) -> bytes:
+        """Return the raw result of a list with all entries as this member, and with constant fields."""
+        if self._result is None or self._result[0] is not fields:
+            self._result = fields, jsonrpc.join_object({member: Raw(self.raw), **fields})
+        return self._result[1]
+
     @cached_property
     def _templates(self) -> list[tuple[UriTemplate, str]]:
         """The heaviest first; among equals the order of the list holds."""
@@ -87,9 +94,16 @@ class MergedList:
 class _LastList(NamedTuple):
     """The list that a server sent last: the raw results of its pages, and their entries."""
 
-    results: tuple[bytes, ...]
+    results: tuple[Raw, ...]
     entries: Sequence[Raw]
     listed: UpstreamList
+
+
+def _are_equal(some: Sequence[Raw], others: Sequence[Raw]) -> bool:
+    """Return True if raw results are equal; those that did not change are mostly the same objects."""
+    return len(some) == len(others) and all(
+        one is other or bytes(one) == bytes(other) for one, other in zip(some, others, strict=True)
+    )
 
 
 class MergedListCache:
@@ -107,8 +121,8 @@ class MergedListCache:
 
     def entries(self, method: str, server: str, pages: Sequence[Message]) -> Sequence[Raw]:
         """Return the entries of a server's pages, the same object if these are the pages that it sent last."""
-        results, last = tuple(bytes(page.result) for page in pages), self._last.get((method, server))
-        if last is None or last.results != results:
+        results, last = tuple(page.result for page in pages), self._last.get((method, server))
+        if last is None or not _are_equal(last.results, results):
             entries = list_entries(method, pages)
             last = self._last[method, server] = _LastList(results, entries, self.of_server(method, server, entries))
         return last.entries

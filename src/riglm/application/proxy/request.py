@@ -315,4 +315,7 @@ async def list_pages(
 
 def next_cursor(page: Message) -> bytes:
     """Return the raw cursor of the page that follows; empty if none does."""
-    return jsonrpc.next_cursor(jsonrpc.members(page.result)) if b'"nextCursor"' in page.line else b""
+    if page.next_cursor is None:
+        has_cursor = b'"nextCursor"' in page.line
+        page.next_cursor = jsonrpc.next_cursor(jsonrpc.members(page.result)) if has_cursor else b""
+    return page.next_cursor

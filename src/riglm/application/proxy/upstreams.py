@@ -429,7 +429,7 @@ class Upstreams(ServerMessageHandler):
             request.failure = ErrorKind.UNAVAILABLE
             reasons = "; ".join(f"{name!r}: {member.reason}" for name, member in self._taking_part().items())
             return failure(request.id, ErrorKind.UNAVAILABLE, f"no upstream has a list: {reasons}")
-        fields = {protocol.LIST_MEMBER[request.method]: Raw(joined.raw), **self.era.list_fields}
+        result = joined.result(protocol.LIST_MEMBER[request.method], self.era.list_fields)
         if request.method == LIST:
             request.catalog = self._catalog_of(joined)
             missing = request.catalog.missing
@@ -438,8 +438,8 @@ class Upstreams(ServerMessageHandler):
                 data = {"level": "warning", "logger": "riglm", "data": words}
                 request.sink.related(jsonrpc.notification("notifications/message", jsonrpc.encode(data)))
             if missing:
-                fields["_meta"] = Raw(jsonrpc.encode({protocol.META_MISSING: missing}))
-        return jsonrpc.result(request.id, jsonrpc.join_object(fields))
+                result = jsonrpc.with_member(result, ("_meta", protocol.META_MISSING), jsonrpc.encode(missing))
+        return jsonrpc.result(request.id, result)
 
     async def joined(self, method: str, request: Request) -> MergedList | None:
         """Return the servers' lists as one; None if no server's list could be had.
