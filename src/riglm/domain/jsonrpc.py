@@ -103,6 +103,7 @@ class Message:
         if line is not None:
             message = Message(line, members["id"], self.method, self.params, self.result, self.error)
             message.parsed, message.is_tool_error = self.parsed, self.is_tool_error
+            message.next_cursor = self.next_cursor
             return message
         fields = rawjson.strict_members(self.line)
         for name, value in members.items():

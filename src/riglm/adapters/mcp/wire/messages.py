@@ -18,8 +18,10 @@ LONG_BYTES: Final = 1 << 20
 _MIN_KNOWN_BYTES: Final = 1 << 16
 """Minimum size of a result that is kept, to recognize it by its bytes."""
 
-_MAX_ID_DIGITS: Final = 15
-_HEAD: Final = re.compile(rb'\{"jsonrpc": ?"2\.0", ?"id": ?([0-9]{1,%d}), ?"result": ?' % _MAX_ID_DIGITS)
+_MAX_ID_BYTES: Final = 64
+_HEAD: Final = re.compile(
+    rb'\{"jsonrpc": ?"2\.0", ?"id": ?([0-9]{1,%d}|"[\w-]{1,%d}"), ?"result": ?' % (_MAX_ID_BYTES, _MAX_ID_BYTES - 2)
+)
 
 Decoded = Message | MalformedMessageError
 
@@ -173,7 +175,7 @@ class _LastResult:
     def recognize(self, data: bytes) -> Message | None:
         """Return a message with the last result, the same object; None if it differs."""
         last = self._message
-        if last is None or abs(len(data) - len(last.line)) > _MAX_ID_DIGITS:
+        if last is None or abs(len(data) - len(last.line)) > _MAX_ID_BYTES:
             return None
         head = _HEAD.match(data)
         if head is None or len(data) - head.end() != len(last.line) - self._start:
@@ -182,7 +184,7 @@ class _LastResult:
         if not data.endswith(self._tail):
             return None
         message = Message(data, head[1], None, result=last.result)
-        message.is_tool_error = last.is_tool_error
+        message.is_tool_error, message.next_cursor = last.is_tool_error, last.next_cursor
         return message
 
 
