@@ -20,6 +20,9 @@ class UpstreamRequest(Protocol):
     headers: Mapping[bytes, bytes]
     """The client's `Mcp-*` headers by lower-case name; empty on other transports."""
 
+    has_unique_id: bool = False
+    """Whether no other client has requests with its id: then the server may be sent that."""
+
     def related(self, message: Message) -> None:
         """Pass on a notification or request of the server that belongs to this request."""
 

@@ -13,9 +13,9 @@ from riglm.domain import jsonrpc, request_params
 from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.request_params import RequestEnvelope
-from riglm.domain.session import Session
+from riglm.domain.session import Session, Transport
 from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink
-from riglm.ports.upstream import UpstreamLink
+from riglm.ports.upstream import UpstreamLink, UpstreamRequest
 
 if TYPE_CHECKING:
     from riglm.application.proxy.call_stage import Call
@@ -53,7 +53,7 @@ def failure(message_id: bytes | None, kind: ErrorKind, reason: str) -> Message:
     return jsonrpc.error(message_id, _FAILURE_CODES.get(kind, jsonrpc.UPSTREAM_UNAVAILABLE), reason)
 
 
-class Request:
+class Request(UpstreamRequest):
     """A request of a client, from its arrival to its reply.
 
     `asked` is the client's message, `message` the one for the server, which a stage may have changed, and `params`
@@ -115,6 +115,7 @@ class Request:
         self.handshake = connection if envelope is None else None
         """The connection of a request of the handshake era; None in the modern era."""
         self.headers = headers
+        self.has_unique_id = caller.transport is Transport.STDIO  # there is no other client
         self.started = self.arrived = arrived or perf_counter()
         if self.method == CALL:
             self.tool = request_params.tool_name(self.params)
@@ -217,10 +218,10 @@ class Request:
         self.proxy.finish(self, None)
 
 
-class OwnRequest:
+class OwnRequest(UpstreamRequest):
     """A request that riglm sends itself: it passes no stages, and its reply is awaited."""
 
-    __slots__ = ("_on_message", "failure", "headers", "message", "reply")
+    has_unique_id = True
 
     def __init__(self, message: Message, on_message: Callable[[Message], None]) -> None:
         self.message = message

@@ -1,4 +1,4 @@
-"""A channel that many clients share: every request gets an id of riglm."""
+"""A channel that many clients share: requests get ids of riglm."""
 
 from typing import Final
 
@@ -14,25 +14,33 @@ from riglm.ports.upstream import ServerMessageHandler, UpstreamLink, UpstreamReq
 
 
 class SharedChannel(ReconnectingLink):
-    """Gives every request a number, which is its id and, where the client wants progress, its progress token."""
+    """Gives every request a key, which is its id and, where the client wants progress, its progress token.
+
+    That is a number, or the id that the request has if no other client uses the same.
+    """
 
     _last_number = 0
 
     def number(self) -> bytes:
         """Return the next id of riglm."""
         self._last_number += 1
-        return b"%d" % self._last_number
+        while (number := b"%d" % self._last_number) in self.pending.by_key:
+            self._last_number += 1
+        return number
 
     def request(self, message: Message, reply: UpstreamRequest) -> None:
-        """Forward a request under a number."""
-        own = self.number()
-        members = {"id": own}
+        """Forward a request under its key."""
+        given = message.id or b"null"
+        key = given if given.isdigit() else jsonrpc.id_key(given)
+        if not reply.has_unique_id or key in self.pending.by_key:
+            key = given = self.number()
+        members = {} if given == message.id else {"id": key}
         if b'"progressToken"' in message.line and progress_token(message):
-            members["params"] = jsonrpc.with_member(message.params, ("_meta", "progressToken"), own)
-        self.forward(own, message.replace(**members), reply)
+            members["params"] = jsonrpc.with_member(message.params, ("_meta", "progressToken"), key)
+        self.forward(key, message.replace(**members) if members else message, reply)
 
     def cancel(self, reply: UpstreamRequest, notice: Message | None) -> None:
-        """Notify the server that a response is not wanted any more, under the number that it knows."""
+        """Notify the server that a response is not wanted any more, by the id that it knows."""
         own = self.pending.withdraw(reply)
         if own is None:
             return
@@ -42,7 +50,8 @@ class SharedChannel(ReconnectingLink):
             super().send(notice.replace(params=jsonrpc.with_member(notice.params, ("requestId",), own)))
 
     def respond(self, request: PendingRequest, response: Message) -> None:
-        request.reply.replied(response.replace(id=request.reply.message.id or b"null"))
+        asked = request.reply.message.id or b"null"
+        request.reply.replied(response if response.id == asked else response.replace(id=asked))
 
     def relay(self, message: Message) -> None:
         """Pass progress on to its request, under the token that its client knows."""
@@ -62,7 +71,7 @@ _SUBSCRIPTION: Final = ("_meta", protocol.META_SUBSCRIPTION)
 
 
 class SharedLink(SharedChannel, UpstreamLink):
-    """A request's number also names its subscription."""
+    """A request's key also names its subscription."""
 
     def __init__(
         self,
