@@ -1,4 +1,4 @@
-"""The stages that open a connection: which era is served, and what the client is offered."""
+"""The stage of the requests that clients open with: what the client is offered."""
 
 import sys
 from typing import Final
@@ -11,14 +11,6 @@ from riglm.domain.jsonrpc import Message, Raw
 from riglm.domain.session import ClientInfo
 
 _PATH: Final = ("capabilities", "tools", "listChanged")
-
-
-class EraStage(Stage):
-    """Refuses modern requests if the servers do not support the era: the client opens with `initialize` then."""
-
-    def before(self, request: Request) -> Outcome:
-        negotiation = request.upstreams.negotiation
-        return None if negotiation is None else negotiation.admit(request)
 
 
 class OpeningStage(Stage):

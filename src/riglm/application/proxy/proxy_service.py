@@ -8,9 +8,9 @@ from typing import Any, Final
 from riglm.application.proxy.connection import Connection
 from riglm.application.proxy.eras import HANDSHAKE, MODERN
 from riglm.application.proxy.merging import NAMED, MergedListCache
-from riglm.application.proxy.misreading_stage import MisreadingStage
 from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.request import Request
+from riglm.application.proxy.request_stages import MisreadingStage
 from riglm.application.proxy.stage import Stage, Step, plan
 from riglm.application.proxy.stages import STAGES
 from riglm.application.proxy.upstreams import Upstreams

@@ -18,7 +18,7 @@ from riglm.ports.downstream import NO_HEADERS, Caller, ClientResponseSink
 from riglm.ports.upstream import UpstreamLink, UpstreamRequest
 
 if TYPE_CHECKING:
-    from riglm.application.proxy.call_stage import Call
+    from riglm.application.proxy.call_stages import Call
     from riglm.application.proxy.connection import Connection
     from riglm.application.proxy.eras import Era
     from riglm.application.proxy.member import Member

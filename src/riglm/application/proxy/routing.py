@@ -4,10 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from riglm.application.proxy.merging import Directory
-from riglm.application.proxy.request import Request
-from riglm.application.proxy.stage import Outcome, Stage
 from riglm.domain import jsonrpc, rawjson, request_params
-from riglm.domain.invocation import ErrorKind
 from riglm.domain.jsonrpc import Message, Raw
 
 BY_NAME: Final = {"tools/call": "tools/list", "prompts/get": "prompts/list"}
@@ -105,20 +102,3 @@ class Router:
     def _by_uri(self, message: Message, uri: str | None) -> Route | None:
         server = self._directory.owner_of_uri(uri) if uri is not None else None
         return Route(server, message) if server is not None else None
-
-
-class ResolveStage(Stage):
-    """Finds the server of a request. In front of several servers, riglm answers what concerns all of them."""
-
-    fails_closed = True
-
-    def before(self, request: Request) -> Outcome:
-        return request.upstreams.resolve(request)
-
-    def after(self, request: Request, reply: Message | None) -> Outcome:
-        member = request.member
-        if member is not None and reply is not None and request.upstreams.only is None:
-            if request.failure is ErrorKind.UNAVAILABLE:
-                member.forget()
-            request.upstreams.router.note_task(member.name, reply)
-        return reply

@@ -8,13 +8,16 @@ for the parts of a process is left out.
 
 from typing import Final
 
-from riglm.application.proxy.call_stage import CallStage, PermitStage
+from riglm.application.proxy.call_stages import CallStage, MetaToolStage, PermitStage
 from riglm.application.proxy.list_stage import ListStage
-from riglm.application.proxy.meta_tool_stage import MetaToolStage
-from riglm.application.proxy.misreading_stage import MisreadingStage
-from riglm.application.proxy.opening_stage import EraStage, OpeningStage
-from riglm.application.proxy.routing import ResolveStage
-from riglm.application.proxy.session_stage import SessionStage, SharedStateStage
+from riglm.application.proxy.opening_stage import OpeningStage
+from riglm.application.proxy.request_stages import (
+    EraStage,
+    MisreadingStage,
+    ResolveStage,
+    SessionStage,
+    SharedStateStage,
+)
 from riglm.application.proxy.stage import Stage
 from riglm.application.proxy.subscriptions import SubscribeStage
 from riglm.application.proxy.tracing_stage import TracingStage
