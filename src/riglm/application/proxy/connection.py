@@ -198,7 +198,7 @@ class Connection(ClientConnection):
 
     def _receive_other(self, message: Message) -> None:
         """Process a notification or a response."""
-        if self._proxy.misreading.refusal(message) is not None:
+        if self._proxy.misreading.refuses(message):
             return
         if message.method == "notifications/cancelled" and self._cancel(message):
             return

@@ -198,8 +198,10 @@ class SeveralServersEra:
 
     def admit(self, request: "Request") -> "Outcome":
         """Return the refusal of a modern request; nothing if it may be served."""
+        if self._granted:
+            return None
         self._ask()
-        return None if self._granted else self._admit_later(request)
+        return self._admit_later(request)
 
     def discovered(self, request: "Request", reply: Message) -> "Outcome":
         """Return the reply to `server/discover`, which riglm itself made."""
@@ -223,7 +225,10 @@ class SeveralServersEra:
 
     def takes_part(self, member: "Member") -> bool:
         """Return True if a server supports the era."""
-        if member.upstream.supports(ProtocolEra.MODERN) is not False:
+        supported = member.upstream.supports(ProtocolEra.MODERN)
+        if supported is not False:
+            if supported is None:  # it was replaced, maybe by another version
+                self._ask()
             return True
         if member.name not in self._left_out:
             self._left_out.add(member.name)

@@ -182,7 +182,7 @@ class ProxyService(DownstreamPort):
         return request
 
     def notify_modern(self, message: Message, caller: Caller) -> None:
-        if message.method == "notifications/cancelled" or self.misreading.refusal(message) is not None:
+        if message.method == "notifications/cancelled" or self.misreading.refuses(message):
             return  # it would name a request of another client there
         for member in self.modern_upstreams(caller).members.values():
             member.link.send(message)

@@ -18,15 +18,20 @@ class MisreadingStage(Stage):
         self._filtering = parts.filtering
 
     def before(self, request: Request) -> Outcome:
-        refusal = self.refusal(request.asked)
+        if not self._pins.is_strict and (self._filtering is None or not self._filtering.guards):
+            return None
+        refusal = self._refusal(request.asked)
         if refusal is not None:
             request.status = 400
         return refusal
 
-    def refusal(self, message: Message) -> Message | None:
-        """Return the error for such a message."""
-        if not self._pins.is_strict and (self._filtering is None or not self._filtering.guards):
-            return None
+    def refuses(self, message: Message) -> bool:
+        """Return True for a message without a reply that a server could take for such a call."""
+        is_on = self._pins.is_strict or (self._filtering is not None and self._filtering.guards)
+        return is_on and self._refusal(message) is not None
+
+    @staticmethod
+    def _refusal(message: Message) -> Message | None:
         method = message.method or ""
         if method.casefold() == CALL and (method != CALL or not message.is_request):
             reason = "tools are called by 'tools/call', with an id"

@@ -321,7 +321,8 @@ class SessionRegistry:
             self._kept.put(place, session)
         else:
             self._kept.touch(session, self._monotonic())
-            self._note(session, keys or [])
+            if keys:
+                self._note(session, keys)
         return session
 
     def _make_room(self) -> None:
