@@ -1,4 +1,4 @@
-"""The stages of a tool call: riglm's own tools, whether it may run, and the record of how it ended."""
+"""The stages of a tool call: meta-tools, whether it may run, and the record of how it ended."""
 
 import time
 from functools import partial
