@@ -219,10 +219,6 @@ class SeveralServersEra:
             return None
         return refusal(request)
 
-    def taking_part(self) -> dict[str, "Member"]:
-        """Return the servers that support the era."""
-        return {name: member for name, member in self._members.items() if self.takes_part(member)}
-
     def takes_part(self, member: "Member") -> bool:
         """Return True if a server supports the era."""
         supported = member.upstream.supports(ProtocolEra.MODERN)

@@ -172,8 +172,8 @@ class Upstreams(ServerMessageHandler):
         return bytes(schema) if schema else None
 
     def _take(self, request: Request, route: Route) -> "Outcome":
-        member, negotiation = self.members[route.server], self.negotiation
-        if isinstance(negotiation, SeveralServersEra) and not negotiation.takes_part(member):
+        member = self.members[route.server]
+        if not self._takes_part(member):
             request.failure = ErrorKind.UNAVAILABLE
             reason = f"upstream {route.server!r} supports only the handshake era"
             return failure(request.id, ErrorKind.UNAVAILABLE, reason)
@@ -183,7 +183,8 @@ class Upstreams(ServerMessageHandler):
     async def _search(self, request: Request, servers: Collection[str] = ()) -> Message | None:
         """Look for the server in fresh lists; what stays unknown is refused, or offered to all."""
         methods = self.router.lists_for(request.method)
-        await self.refresh(methods, request, self.parts.grace, servers or self.members)
+        members = [each for each in self._taking_part().values() if not servers or each.name in servers]
+        await self.refresh(methods, request, self.parts.grace, members)
         route = self.router.find(request.message)
         if route is not None:
             found = self._take(request, route)
@@ -212,8 +213,12 @@ class Upstreams(ServerMessageHandler):
         return reply.replace(id=request.id)
 
     def _taking_part(self) -> Mapping[str, Member]:
+        return {name: member for name, member in self.members.items() if self._takes_part(member)}
+
+    def _takes_part(self, member: Member) -> bool:
+        """Return True if a server supports the era."""
         negotiation = self.negotiation
-        return negotiation.taking_part() if isinstance(negotiation, SeveralServersEra) else self.members
+        return not isinstance(negotiation, SeveralServersEra) or negotiation.takes_part(member)
 
     # ---- opening
 
@@ -453,7 +458,7 @@ class Upstreams(ServerMessageHandler):
         for member in self.members.values():
             if member.name not in members:
                 member.withdraw()
-        fetching = await self.refresh((method,), request, self._list_timeout, members)
+        fetching = await self.refresh((method,), request, self._list_timeout, members.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._longest_wait - self._list_timeout):
                 while (open_ends := [t for t in fetching if not t.done()]) and not self.directory.knows_any(method):
@@ -464,11 +469,11 @@ class Upstreams(ServerMessageHandler):
         return self.directory.joined(method) if is_known else None
 
     async def refresh(
-        self, methods: Iterable[str], request: Request | None, seconds: float, servers: Collection[str]
+        self, methods: Iterable[str], request: Request | None, seconds: float, members: Iterable[Member]
     ) -> "list[asyncio.Task[bool]]":
         """Request lists that are not fresh, and wait for unknown ones for some seconds; returns what is fetched."""
         timeouts, fetching = {}, []
-        for member in [each for name, each in self._taking_part().items() if name in servers]:
+        for member in members:
             for method in [each for each in methods if not member.is_fresh(each)]:
                 task = member.fetch(method, request)
                 fetching.append(task)
@@ -502,8 +507,8 @@ class Upstreams(ServerMessageHandler):
         """Return the names of the servers whose tools are still awaited and not known from before."""
         return tuple(
             name
-            for name, member in self._taking_part().items()
-            if member.is_fetching(LIST) and not self.directory.knows(LIST, name)
+            for name, member in self.members.items()
+            if member.is_fetching(LIST) and not self.directory.knows(LIST, name) and self._takes_part(member)
         )
 
     def _new_absences(self) -> list[str]:
