@@ -25,7 +25,7 @@ def definitions() -> str:
 
 def listing_server(definitions: Path) -> list[str]:
     """The words that start it, given the file of its definitions."""
-    return [sys.executable, str(Path(__file__).with_name("listing_server.py")), str(definitions)]
+    return [sys.executable, "-IS", str(Path(__file__).with_name("listing_server.py")), str(definitions)]
 
 
 def a_past(now: float, sessions: int = 6) -> list[Record]:

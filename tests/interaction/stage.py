@@ -165,7 +165,7 @@ class Stage:
 
     def scripted(self, *flags: str) -> list[str]:
         """The command of a scripted server."""
-        return [sys.executable, str(SCRIPTED), "--log", str(self.log(*flags).path), *flags]
+        return [sys.executable, "-IS", str(SCRIPTED), "--log", str(self.log(*flags).path), *flags]
 
     def listening(self, *command: str, port: int = 0) -> str:
         """The origin of a server that prints its port, shared by all who give the same command."""

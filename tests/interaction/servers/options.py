@@ -1,6 +1,5 @@
 """What a scripted server is told at its start."""
 
-import argparse
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -42,14 +41,11 @@ class Options:
     @classmethod
     def parse(cls, arguments: list[str]) -> Self:
         """Read the command line."""
-        parser = argparse.ArgumentParser(description="A scripted MCP server.")
         kinds = {"port": int, "page_size": int, "many_tools": int, "unknown_session": int, "exit_at_start": int}
-        choices = {"transport": ("stdio", "http"), "eras": ("handshake", "modern", "both"), "answers": ("sse", "json")}
-        for field in fields(cls):
-            flag = "--" + field.name.replace("_", "-")
-            if isinstance(field.default, bool):
-                parser.add_argument(flag, action="store_true")
-            else:
-                kind = float if field.name == "lifetime" else kinds.get(field.name, str)
-                parser.add_argument(flag, type=kind, default=field.default, choices=choices.get(field.name))
-        return cls(**vars(parser.parse_args(arguments)))
+        switches = {field.name for field in fields(cls) if field.default is False}
+        given, words = {}, iter(arguments)
+        for word in words:
+            name = word.removeprefix("--").replace("-", "_")
+            kind = float if name == "lifetime" else kinds.get(name, str)
+            given[name] = True if name in switches else kind(next(words))
+        return cls(**given)

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
-import uuid
 from dataclasses import dataclass, field
 
 from tests.interaction import text
@@ -248,7 +248,7 @@ class Endpoint:
     def _open(self) -> Session:
         stream = Stream()
         session = Session(Peer(announce=stream.send), stream)
-        self.sessions[uuid.uuid4().hex] = session
+        self.sessions[os.urandom(16).hex()] = session
         self.conversation.peers.add(session.peer)
         return session
 

@@ -1,21 +1,19 @@
-"""A server that does what it is told: `python scripted.py --help`.
+"""A server that does what it is told: `python -IS scripted.py` with flags that are named like the fields of `Options`.
 
 It speaks raw JSON-RPC in both eras over stdio, Streamable HTTP (`/mcp`) and HTTP with SSE (`/sse`), and writes down
 every message that reached it, byte for byte. Over HTTP it prints `{"port": N}` on stdout once it listens.
+Hundreds of tests start it, so it imports little.
 """
 
-import asyncio
-import signal
-import subprocess
 import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, __file__.rpartition("/tests/")[0])
 
-from tests.interaction.servers.conversation import Conversation  # the path comes first
+import asyncio  # the path comes first
+import signal
+
+from tests.interaction.servers.conversation import Conversation
 from tests.interaction.servers.options import Options
-from tests.interaction.servers.over_http import serve_http
-from tests.interaction.servers.over_stdio import serve_stdio
 from tests.interaction.servers.record import Record
 
 
@@ -30,11 +28,16 @@ def main() -> None:
     if options.exit_at_start is not None:
         sys.exit(options.exit_at_start)
     if options.grandchild:
+        import subprocess
+
         subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({options.lifetime})"])
     if options.stubborn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve = serve_stdio if options.transport == "stdio" else serve_http
+    if options.transport == "stdio":
+        from tests.interaction.servers.over_stdio import serve_stdio as serve
+    else:
+        from tests.interaction.servers.over_http import serve_http as serve
     try:
         asyncio.run(serve(Conversation(options, record), options))
     except (KeyboardInterrupt, TimeoutError):
