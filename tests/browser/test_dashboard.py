@@ -56,9 +56,10 @@ def _is(answers: dict[str, Any], place: str, value: str) -> bool:
     return json.loads(value) == pytest.approx(found, abs=0) if found is not None else value == "null"
 
 
-def test_every_number_on_every_view_is_the_apis(page, riglm):
+def test_every_view_has_the_apis_numbers_fits_the_window_and_stands_out_without_a_complaint(page, riglm):
     counts = {}
     for address, word in views(riglm).items():
+        page.size(360, 740)
         page.open(f"{riglm.control}/{address}")
         page.says(word)
         for _ in range(_TURNS):  # what was asked for a moment ago may have been a different state
@@ -68,8 +69,47 @@ def test_every_number_on_every_view_is_the_apis(page, riglm):
             page.next_turn()
         assert found == [], address
         counts[address] = len(page.numbers())
+        for width in (360, 390, 1280):
+            page.size(width, 740)
+            page.until(lambda: page.run(_WIDTH) <= width, f"{address} fits {width} pixels")  # noqa: B023
+            assert page.run(_CUT_OFF) == [], (address, width)
+        page.run(_ALL_SHADES)
+        for scheme in ("light", "dark"):
+            page.prefer(scheme)
+            assert page.run(TOO_FAINT, 4.5) == [], (address, scheme)
     assert sum(counts.values()) > 500, counts
     assert min(counts.values()) == counts["#/overrides"] == 0, counts
+    page.open(f"{riglm.control}/")
+    page.find("#chart-found canvas")
+    assert page.rate_limited_log() == []
+    assert page.hosts() == {riglm.control.removeprefix("http://")}
+
+
+_WIDTH = "return document.documentElement.scrollWidth"
+
+
+_CUT_OFF = """
+const buttons = [...document.querySelectorAll("main .action button")];
+return buttons.filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.dataset.tool);
+"""
+
+
+_ALL_SHADES = """
+for (const [index, field] of document.querySelectorAll(".map td:has(.number)").entries()) {
+  field.className = `shade-${index % 6}`;
+}
+"""
+
+
+@pytest.mark.parametrize(("scheme", "other"), [("light", "dark"), ("dark", "light")])
+def test_the_switch_counts_whatever_the_reader_s_system_prefers(page, riglm, scheme, other):
+    page.prefer(scheme)
+    page.open(f"{riglm.control}/")
+    page.says("Tools used most")
+    ground = page.run("return getComputedStyle(document.body).backgroundColor")
+    page.run("const theme = document.getElementById('theme'); theme.value = arguments[0];"
+             "theme.dispatchEvent(new Event('change'))", other)  # fmt: skip
+    assert page.run("return getComputedStyle(document.body).backgroundColor") != ground
 
 
 async def test_calls_appear_while_they_run(page, riglm):
@@ -214,36 +254,6 @@ import("./assets/core/morph.js").then(({ morph }) => {
 """
 
 
-def test_no_view_complains_or_asks_another_host_and_all_text_stands_out_in_light_and_in_dark(page, riglm):
-    for address, word in views(riglm).items():
-        page.open(f"{riglm.control}/{address}")
-        page.says(word)
-        page.run(_ALL_SHADES)
-        for scheme in ("light", "dark"):
-            page.prefer(scheme)
-            assert page.run(TOO_FAINT, 4.5) == [], (address, scheme)
-    page.open(f"{riglm.control}/")
-    page.find("#chart-found canvas")
-    assert page.rate_limited_log() == []
-    assert page.hosts() == {riglm.control.removeprefix("http://")}
-    for scheme, other in (("light", "dark"), ("dark", "light")):
-        page.prefer(scheme)
-        page.run("localStorage.clear()")
-        page.open(f"{riglm.control}/")
-        page.says("Tools used most")
-        ground = page.run("return getComputedStyle(document.body).backgroundColor")
-        page.run("const theme = document.getElementById('theme'); theme.value = arguments[0];"
-                 "theme.dispatchEvent(new Event('change'))", other)  # fmt: skip
-        assert page.run("return getComputedStyle(document.body).backgroundColor") != ground, "the switch counts"
-
-
-_ALL_SHADES = """
-for (const [index, field] of document.querySelectorAll(".map td:has(.number)").entries()) {
-  field.className = `shade-${index % 6}`;
-}
-"""
-
-
 def test_a_name_that_looks_like_a_page_is_only_text(page, riglm):
     page.open(f"{riglm.control}/#/tools")
     page.says(HOSTILE)
@@ -253,26 +263,6 @@ def test_a_name_that_looks_like_a_page_is_only_text(page, riglm):
     assert page.run("return document.querySelector('h1').innerText") == HOSTILE
     assert HOSTILE in page.driver.title
     assert page.rate_limited_log() == []
-
-
-def test_views_fit_the_window(page, riglm):
-    for address, word in views(riglm).items():
-        page.size(360, 740)
-        page.open(f"{riglm.control}/{address}")
-        page.says(word)
-        for width in (360, 390, 1280):
-            page.size(width, 740)
-            page.until(lambda: page.run(_WIDTH) <= width, f"{address} fits {width} pixels")  # noqa: B023
-            assert page.run(_CUT_OFF) == [], (address, width)
-
-
-_WIDTH = "return document.documentElement.scrollWidth"
-
-
-_CUT_OFF = """
-const buttons = [...document.querySelectorAll("main .action button")];
-return buttons.filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.dataset.tool);
-"""
 
 
 def test_overview_verdict_names_what_is_missing(page, riglm):

@@ -33,6 +33,12 @@ _FLAGS: Final = (
 )
 
 
+_SAYS: Final = """
+const turns = Number(document.getElementById("main")?.dataset.turns ?? 0);
+return turns > 0 && document.body.innerText.includes(arguments[0]);
+"""
+
+
 class NoBrowser(Exception):
     """Chromium or its driver is not there; the message says what to type."""
 
@@ -91,7 +97,7 @@ class Window:
 
     def says(self, words: str) -> None:
         """Wait until the page has been answered all that it asked, and says this."""
-        self.until(lambda: self.turns() > 0 and words in self.text(), f"the page says {words!r}")
+        self.until(lambda: self.run(_SAYS, words), f"the page says {words!r}")
 
     def sources(self) -> dict[str, str]:
         """What the page asked for last, by name."""
