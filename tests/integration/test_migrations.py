@@ -1,8 +1,7 @@
 """Migrations lead to the tables that the code uses, from nothing, once, whoever runs them."""
 
+import multiprocessing
 import sqlite3
-import subprocess
-import sys
 
 import alembic.command
 import psycopg
@@ -22,15 +21,7 @@ from riglm.domain.errors import AnalyticsUnavailableError, SchemaTooNewError
 from riglm.domain.retention import ErasureRequest, ErasureScope, Expiry, RemovedCounts
 from riglm.domain.session import uuid7
 from tests.records import a_learned_pair, a_session, an_invocation
-
-UPGRADER = """
-import sys
-from riglm.adapters.analytics import tables
-import alembic.command
-print("ready", flush=True)
-sys.stdin.readline()
-print(tables.upgrade(sys.argv[1]).current)
-"""
+from tests.waiting import WAIT_SECONDS
 
 ALL = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0013")
 """Every migration, oldest first."""
@@ -247,20 +238,20 @@ def test_to_an_older_riglm_that_is_still_open_a_store_that_lost_a_column_is_unav
 def test_processes_that_upgrade_at_once_all_find_the_newest_schema(url, revision):
     if revision:
         migrate(url, revision)
-    upgraders = [
-        subprocess.Popen(
-            [sys.executable, "-c", UPGRADER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(4)
-    ]
+    context = multiprocessing.get_context("fork")  # a new interpreter takes a second to load Alembic
+    ready, found = context.Barrier(4, timeout=WAIT_SECONDS), context.SimpleQueue()
+
+    def upgrade():
+        ready.wait()
+        found.put(tables.upgrade(url).current)
+
+    upgraders = [context.Process(target=upgrade) for _ in range(4)]
     for each in upgraders:
-        assert each.stdout.readline() == "ready\n"
+        each.start()
     for each in upgraders:
-        each.stdin.write("go\n")
-        each.stdin.flush()
-    found = [each.communicate(timeout=60)[0].strip() for each in upgraders]
-    assert found == [SCHEMA_REVISION] * 4
-    assert [each.returncode for each in upgraders] == [0] * 4
+        each.join(WAIT_SECONDS)
+    assert [each.exitcode for each in upgraders] == [0] * 4
+    assert [found.get() for _ in upgraders] == [SCHEMA_REVISION] * 4
 
 
 class Busy:
