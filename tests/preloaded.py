@@ -33,11 +33,22 @@ PROGRAM = (sys.executable, "-m", "riglm")
 _MODULES = (
     "encodings.idna",
     "encodings.utf_8_sig",
+    "alembic.command",
+    "alembic.config",
+    "anyio._backends._asyncio",
+    "blake3",
+    "httpcore2",
+    "numpy",
     "sqlalchemy.dialects.sqlite",
+    "trio",
     "typer._adapters",
+    "typer._click.decorators",
     "uvicorn.lifespan.off",
     "uvloop",
+    "riglm.adapters.analytics.knowledge",
+    "riglm.adapters.analytics.postgresql",
     "riglm.adapters.analytics.sql",
+    "riglm.adapters.analytics.vectors",
     "riglm.adapters.configuration.client_file",
     "riglm.adapters.doctor",
     "riglm.adapters.private_files",
@@ -46,11 +57,17 @@ _MODULES = (
     "riglm.adapters.mcp.oauth.unattended",
     "riglm.adapters.mcp.downstream.http",
     "riglm.adapters.mcp.downstream.stdio",
+    "riglm.adapters.mcp.upstream.http_upstream",
     "riglm.adapters.mcp.upstream.upstreams",
     "riglm.adapters.mcp.upstream.sse_upstream",
+    "riglm.adapters.metamcp",
+    "riglm.adapters.prediction.hybrid",
     "riglm.adapters.spool.sqlite_spool",
+    "riglm.application.control.overrides",
+    "riglm.application.filtering.always_listed",
     "riglm.application.prediction.prediction_service",
     "riglm.application.prediction.warm_sets",
+    "riglm.application.proxy.list_changes",
     "riglm.application.reports.report",
     "riglm.cli.accounts",
     "riglm.cli.config",
@@ -65,6 +82,7 @@ _MODULES = (
     "riglm.cli.report",
     "riglm.cli.trust",
     "riglm.cli.usage",
+    "riglm.domain.schemas.changes",
     "riglm.lifespan",
     "riglm.running",
 )
@@ -74,14 +92,25 @@ _EVERYDAY = (
     "write_file",
     "run_command",
     "edit_file",
+    "move_file",
+    "search_files",
     "web_search",
     "fetch_page",
     "time",
 )
-_DEFAULTS = {"LANG": "C.UTF-8", "PYTHONPATH": str(Path(__file__).parents[1])}
-"""Variables with the value that a process has in effect without them: one that is forked imports from the checkout."""
+_COMMAND = ("sh", "-p", "7", "--no-cache", "--key=x1y2z3", "a=b c", "/a.py", "AbCd1234", "http://u@localhost/a1b2?c=d")
+"""Words in which riglm looks for secrets with all its patterns."""
 
-_WITHOUT_EFFECT = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
+_DEFAULTS = {"LANG": "C.UTF-8"}
+"""Variables with the value that a process has in effect without them."""
+
+_WITHOUT_EFFECT = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED"}
+FOLLOW_SECONDS = 0.5
+"""Seconds after which a forked riglm reads again what others changed in the store: many tests wait for that."""
+
+METAMCP_CACHE_SECONDS = 0.4
+"""Seconds for which a forked riglm does not believe what MetaMCP lists after a change: its stand-in caches for less."""
+
 MARK = "RIGLM_TEST_STAGE"
 """Every process that a test's stage starts carries this variable, so that none is lost from sight."""
 
@@ -151,6 +180,11 @@ def riglm_command(*arguments: str) -> list[str]:
     """The words that start riglm with these arguments, wherever they are run: the relay has it forked."""
     _forking(os.getpid())
     return [sys.executable, "-IS", str(Path(__file__).with_name("relay.py")), _socket_name(os.getpid()), *arguments]
+
+
+def script_command(script: str, *arguments: str) -> list[str]:
+    """The words that run a script in a fork of the process that has imported riglm."""
+    return riglm_command("-c", script, *arguments)
 
 
 @contextlib.contextmanager
@@ -261,17 +295,29 @@ def _become(asked: dict[str, Any], streams: Sequence[int]) -> list[str]:
     faulthandler.enable()  # a signal that ends it leaves its stack on stderr
     os.environ.clear()
     os.environ.update(asked["env"])
+    sys.path[1:1] = filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))
     return list(asked["arguments"])
 
 
 def _prepare() -> None:
     """Make once what every riglm would make again: validators of settings, patterns, what a new store needs."""
     from riglm.adapters.analytics.sql import SqlAnalytics
+    from riglm.application import store_follower
+    from riglm.application.control import overrides
     from riglm.cli.entry import ready
+    from riglm.domain.client_support import support_of
     from riglm.domain.everyday import everyday_weights
+    from riglm.domain.redaction import Redactor, mask_command
 
+    store_follower.FOLLOW_SECONDS = FOLLOW_SECONDS
+    overrides._CACHE_SECONDS = METAMCP_CACHE_SECONDS
     ready(url="http://localhost/mcp", command=(), values=())
     everyday_weights([(name, f"{name.replace('_', ' ')} with a file") for name in _EVERYDAY])
+    everyday_weights(
+        [("it", f"{each} of a new file in a directory") for each in ("lists", "creates", "moves", "searches")]
+    )
+    support_of("a client")
+    Redactor()(" ".join(mask_command(_COMMAND)))
     with tempfile.TemporaryDirectory() as folder, SqlAnalytics(f"sqlite:///{folder}/riglm.db"):
         pass
 
@@ -295,6 +341,11 @@ if __name__ == "__main__":
     gc.freeze()
     sys.argv[:] = [_MAIN, *_fork_forever(*(socket.socket(fileno=int(each)) for each in sys.argv[1:]))]
     try:
+        if sys.argv[1:2] == ["-c"]:
+            script = sys.argv.pop(2)
+            del sys.argv[0]
+            exec(script, {"__name__": "__main__"})
+            _end(0)
         main()
     except SystemExit as ended:
         _end(ended.code if isinstance(ended.code, int) else 0)

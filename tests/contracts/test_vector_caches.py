@@ -2,7 +2,6 @@
 
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from riglm.adapters.analytics.vectors import SqlVectors
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.ports.embedder import VectorCachePort
 from tests.contracts.vector_cache_contract import VectorCacheContract, a_vector
+from tests.preloaded import script_command
 from tests.records import a_session
 
 WRITER = """
@@ -164,7 +164,7 @@ def test_a_file_that_is_no_database_is_unavailable(url, file):
 
 def test_processes_may_write_at_once_beside_an_open_store(url, file):
     with SqlAnalytics(url) as store:
-        writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name]) for name in ("one", "two")]
+        writers = [subprocess.Popen(script_command(WRITER, url, name)) for name in ("one", "two")]
         mine = SqlVectors(url)
         for number in range(20):
             mine.put_many("minilm", {"shared": a_vector(1), f"mine {number}": a_vector(number)})

@@ -27,7 +27,7 @@ from tests.integration.oauth import serving
 EMAIL: Final = "admin@example.com"
 PASSWORD: Final = "admin-password-canary"
 ENDPOINT: Final = "all"
-CACHE_SECONDS: Final = 1.0
+CACHE_SECONDS: Final = 0.25
 
 
 class StandIn:

@@ -154,7 +154,7 @@ async def test_an_exclusion_reaches_metamcp_and_ends_there(home, gateway, transp
         exclusion = home.put(kind=OverrideKind.EXCLUDE, tool=f"{prefix}{EXCLUDED}")
         await wait_until_async(lambda: gateway.statuses() == {EXCLUDED: "INACTIVE"})
 
-        async def refused():  # MetaMCP serves statuses from its cache for a second
+        async def refused():  # MetaMCP serves statuses from its cache
             answer = await client.call_tool(f"{prefix}{EXCLUDED}", {})
             return answer if answer.is_error else None
 

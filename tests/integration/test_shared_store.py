@@ -1,9 +1,9 @@
 import sqlite3
 import subprocess
-import sys
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from tests.contracts.analytics_contract import a_session
+from tests.preloaded import script_command
 
 OTHER_PROCESS = """
 import sys
@@ -21,7 +21,7 @@ def test_a_second_opening_in_one_process_leaves_the_first_one_s_locks_in_place(t
         for _ in range(3):
             with SqlAnalytics(url) as second:
                 second.refresh_cooccurrences(1.0)
-            subprocess.run([sys.executable, "-c", OTHER_PROCESS, url], check=True, timeout=60)
+            subprocess.run(script_command(OTHER_PROCESS, url), check=True, timeout=60)
             store.record_many([a_session()])
             assert (tmp_path / "riglm.db-wal").exists()
     connection = sqlite3.connect(tmp_path / "riglm.db")

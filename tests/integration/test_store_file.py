@@ -24,6 +24,7 @@ from riglm.domain.retention import Expiry
 from riglm.domain.session import Session
 from riglm.ports.analytics import SessionClosed
 from tests.contracts.vector_cache_contract import a_vector
+from tests.preloaded import script_command
 from tests.records import a_session, an_invocation, an_override
 from tests.waiting import wait_until
 
@@ -135,7 +136,7 @@ class Recording:
     def __init__(self, file: Path, processes: ExitStack) -> None:
         self._process = processes.enter_context(
             subprocess.Popen(
-                [sys.executable, "-c", RECORDER, url(file)],
+                script_command(RECORDER, url(file)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -14,11 +14,10 @@ import pytest
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.spool.file_lock import spool_directory
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
-from riglm.application.store_follower import FOLLOW_SECONDS
 from riglm.domain.jsonrpc import Raw
 from riglm.domain.tool_pin import definition_digest
 from tests.integration.past import listing_server
-from tests.preloaded import riglm_command
+from tests.preloaded import FOLLOW_SECONDS, riglm_command
 from tests.records import a_tool_pin
 from tests.waiting import wait_until
 

@@ -3,13 +3,13 @@
 import os
 import stat
 import subprocess
-import sys
 
 import pytest
 
 from riglm.adapters import private_files
 from riglm.adapters.private_files import load_or_create_key
 from riglm.domain.errors import ConfigurationError
+from tests.preloaded import script_command
 
 LOADER = """
 import sys
@@ -38,9 +38,7 @@ def test_the_key_stays_the_same_and_no_draft_is_left(tmp_path):
 def test_processes_that_start_at_once_agree_on_the_key(tmp_path):
     file = tmp_path / "key"
     starters = [
-        subprocess.Popen(
-            [sys.executable, "-c", LOADER, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        subprocess.Popen(script_command(LOADER, str(file)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
     for each in starters:

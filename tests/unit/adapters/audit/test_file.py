@@ -39,7 +39,7 @@ def test_records_are_in_order_and_follow_each_other_over_several_openings(tmp_pa
 def test_processes_append_to_one_chain(tmp_path):
     path = tmp_path / "audit.jsonl"
     names = [[f"{process}-{number}" for number in range(200)] for process in range(4)]
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")
     processes = [context.Process(target=written, args=(path, *each)) for each in names]
     for process in processes:
         process.start()
