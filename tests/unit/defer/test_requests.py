@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from anthropic.types import Message, ToolUnionParam
 from openai.types.responses import Response, ToolParam
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,6 +17,13 @@ OPENAIS: list[dict[str, Any]] = [
 LOADED = ("git__read_a", "mail__send_b")
 
 
+def message() -> Any:
+    """An answer of Anthropic's library, which takes two seconds to import."""
+    from anthropic.types import Message
+
+    return Message.model_validate(MESSAGE)
+
+
 def is_valid(kind: Any, value: object) -> bool:
     """Whether a library's own type takes a value."""
     try:
@@ -29,6 +35,8 @@ def is_valid(kind: Any, value: object) -> bool:
 
 @pytest.mark.parametrize("search", ["bm25", "regex"])
 def test_anthropic_loads_the_selection_and_defers_the_rest(search):
+    from anthropic.types import ToolUnionParam
+
     server_tool = {"type": "web_search_20250305", "name": "web_search"}
     made = defer.anthropic([*CLAUDES, server_tool], LOADED, search=search)
     assert made[0] == {"type": f"tool_search_tool_{search}_20251119", "name": f"tool_search_tool_{search}"}
@@ -128,7 +136,7 @@ RESPONSE = {
 
 @pytest.mark.parametrize(
     "answer",
-    [MESSAGE, Message.model_validate(MESSAGE), RESPONSE, Response.model_validate(RESPONSE)],
+    [lambda: MESSAGE, message, lambda: RESPONSE, lambda: Response.model_validate(RESPONSE)],
     ids=["anthropic", "anthropic object", "openai", "openai object"],
 )
 @pytest.mark.parametrize("is_async", [False, True])
@@ -138,9 +146,9 @@ async def test_a_search_of_the_provider_and_the_call_after_it_are_learned(answer
             with selector.session() as session:
                 await session.aselect("answer a customer")
                 if is_async:
-                    await defer.alearn(session, answer)
+                    await defer.alearn(session, answer())
                 else:
-                    defer.learn(session, answer)
+                    defer.learn(session, answer())
         with selector.session() as session:
             selection = await session.aselect("answer a customer")
             assert "mail__send_a" in selection
@@ -152,7 +160,7 @@ REFERENCES: list[Any] = ["x", 5, {}, [1], [{}, {"tool_name": {}}]]
 FOUND: list[Any] = ["x", ["x"], [None], [{"type": "namespace"}], [{"type": "namespace", "tools": "x"}]]
 RESULTS = [{"type": "tool_search_tool_result", "content": {"tool_references": each}} for each in REFERENCES]
 ODD: list[Any] = [
-    *({}, None, 5, True, "text", Message, [], {"content": "text"}, {"content": 5}),
+    *({}, None, 5, True, "text", Response, [], {"content": "text"}, {"content": 5}),
     {"output": [{"type": "message"}, None, "x"]},
     {"content": [{"type": "tool_use"}, {"type": "tool_use", "name": None}, {"type": ["tool_use"], "name": "x"}]},
     {"content": RESULTS},
@@ -163,18 +171,18 @@ ODD: list[Any] = [
 @pytest.mark.parametrize(
     "answer",
     [
-        MESSAGE["content"],
-        Message.model_validate(MESSAGE).content,
-        {"content": Message.model_validate(MESSAGE).content},
-        {"content": [{"type": "mcp_tool_use", "id": "m", "name": "mail__send_a", "server_name": "s"}]},
-        {"output": [{"type": "mcp_call", "name": "mail__send_a", "arguments": "{}"}]},
+        lambda: MESSAGE["content"],
+        lambda: message().content,
+        lambda: {"content": message().content},
+        lambda: {"content": [{"type": "mcp_tool_use", "id": "m", "name": "mail__send_a", "server_name": "s"}]},
+        lambda: {"output": [{"type": "mcp_call", "name": "mail__send_a", "arguments": "{}"}]},
     ],
 )
 async def test_parts_of_an_answer_and_calls_of_a_providers_connector_are_learned(answer):
     async with ToolSelector(CLAUDES, max_tools=2, embedder="static") as selector:
         session = selector.session()
         await session.aselect("answer a customer")
-        defer.learn(session, answer)
+        defer.learn(session, answer())
         assert (await session.aselect()).reasons["mail__send_a"].why == "used in this session"
 
 
