@@ -3,12 +3,14 @@
 import gc
 import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from tests.interaction.stage import Stage
     from tests.stores.postgres import Databases
 
 pytest.register_assert_rewrite("riglm.testing", "tests.contracts")
@@ -51,6 +53,16 @@ def riglm_is_forked() -> Iterator[None]:
 
     with forked():
         yield
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> "Iterator[Stage]":
+    """A stage for processes of the test's own."""
+    from tests.interaction.stage import Stage
+
+    stage = Stage(tmp_path)
+    yield stage
+    stage.close()
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ from tests.integration.oauth import sites
 from tests.integration.oauth_home import redirect_of
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
 from tests.interaction.clients.streamable import StreamableLink
-from tests.interaction.stage import Stage
 from tests.preloaded import riglm_command
 from tests.waiting import wait_until_async
 
@@ -21,13 +20,6 @@ CALLS = int(os.environ.get("RIGLM_INTERLEAVED_CALLS", "120"))
 """How many calls of two callers are interleaved; 10,000 take two minutes."""
 
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20, "eve": "e" * 20}
-
-
-@pytest.fixture
-def stage(tmp_path):
-    made = Stage(tmp_path)
-    yield made
-    made.close()
 
 
 class Team:

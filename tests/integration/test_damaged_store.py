@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,13 +28,6 @@ COMMANDS = {
     "export": ["db", "export", "--out", "export"],
     "sessions": ["sessions"],
 }
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    stage.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import signal
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,13 +13,6 @@ from tests.interaction.stage import Stage
 
 TOKEN = "t" * 20
 NAMED, UNNAMED = "named", "unnamed"
-
-
-@pytest.fixture
-def stage(tmp_path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.close()
 
 
 class Team:

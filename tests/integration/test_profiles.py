@@ -26,13 +26,6 @@ HEADERS = {profile: ("/mcp", {"riglm-profile": profile}) for profile in USED}
 TOKENS = {"anna": "a" * 20, "bert": "b" * 20, "carl": "c" * 20}
 
 
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    made = Stage(tmp_path)
-    yield made
-    made.close()
-
-
 def serve(stage: Stage, *, tokens: bool = False) -> str:
     profiles = {
         "review": {"denylist": ["payments_*"], "tokens": ["anna"] * tokens},

@@ -6,7 +6,6 @@ import resource
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -26,13 +25,6 @@ from tests.waiting import WAIT_SECONDS, wait_until_async
 pytestmark = pytest.mark.timeout(120)
 
 WITHIN_SECONDS = WAIT_SECONDS
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    stage.close()
 
 
 @pytest.fixture

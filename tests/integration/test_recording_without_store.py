@@ -1,9 +1,7 @@
 """Calls go through where nothing can be recorded, and riglm ends in good time."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +10,6 @@ from tests.interaction.stage import Stage
 from tests.waiting import wait_until_async
 
 pytestmark = pytest.mark.timeout(60)
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
-    yield stage
-    stage.close()
 
 
 async def test_a_data_directory_that_is_none_costs_the_records_and_no_call(stage: Stage) -> None:

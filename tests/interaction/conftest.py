@@ -1,7 +1,6 @@
-"""Stages: one for a test alone, and one for all tests of a worker."""
+"""A stage for all tests of a worker."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,6 @@ from tests.interaction.stage import Stage
 @pytest.fixture(autouse=True)
 def _forks(riglm_is_forked: None) -> None:
     """Fork riglm for clients that others wrote, too."""
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A stage of the test's own."""
-    made = Stage(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="session")
