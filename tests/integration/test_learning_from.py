@@ -250,6 +250,7 @@ def test_an_import_that_was_ended_goes_on_where_it_was(home, monkeypatch):
     assert everything(home / "again") == resumed
 
 
+@pytest.mark.usefixtures("riglm_is_forked")
 async def test_the_first_list_after_learning_holds_what_the_next_sessions_need(tmp_path):
     """Real riglms: one that knows nothing and is at work while the transcripts are learned from, and one after it."""
     person = Person(2)

@@ -315,19 +315,6 @@ async def test_a_filtered_list_is_one_page_in_the_server_s_envelope(actors: Stag
             assert shown[name] == catalog.tool(name)
 
 
-@routes(CORNERS, MODERN)
-async def test_a_modern_client_s_list_is_byte_for_byte_the_same_whatever_it_calls(actors: Stage, route: Route):
-    async with actors.client(route, "--many-tools", "30", env=FEW) as client:
-        first = (await client.request("tools/list")).result
-        assert b'"search_available_tools"' in first
-        for number in range(10):
-            await client.call(f"tool_{number:05}", {})
-            await client.request(
-                "tools/call", {"name": "set_context", "arguments": {"context": f"step {number} of the work"}}
-            )
-            assert (await client.request("tools/list")).result == first
-
-
 @routes(CORNERS[:1])
 async def test_what_was_refused_is_recorded_as_failed(stage: Stage, route: Route):
     async with stage.client(route, env=DENY) as client:

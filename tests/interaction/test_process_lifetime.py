@@ -236,12 +236,6 @@ def test_a_missing_command_is_named(stage: Stage):
     assert "no-such-command-anywhere" in _fails(stage, "run", "--", "no-such-command-anywhere", "--flag")
 
 
-def test_a_port_in_use_is_named(stage: Stage):
-    origin = stage.listening(*stage.network_server())
-    port = origin.rpartition(":")[2]
-    assert port in _fails(stage, "serve", "--port", port, "--url", origin + "/mcp")
-
-
 def test_an_open_address_without_a_token_is_refused(stage: Stage):
     assert "token" in _fails(stage, "serve", "--host", "0.0.0.0", "--port", str(free_port()), "--", *stage.scripted())
 

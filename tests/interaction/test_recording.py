@@ -1,11 +1,10 @@
 import asyncio
 import os
-import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 from riglm.domain.invocation import ToolInvocation
-from riglm.domain.session import IdentificationMethod, ProtocolEra, Session, Transport
+from riglm.domain.session import Session
 from tests.interaction import text
 from tests.interaction.clients.raw import HANDSHAKE, MODERN
 from tests.interaction.clients.stdio import StdioLink
@@ -176,22 +175,6 @@ async def test_clients_that_share_a_database_lose_nothing(stage: Stage):
     assert [[invocation.sequence_number for invocation in found] for _, found in sessions(stage)] == [
         list(range(1, 11))
     ] * 8
-
-
-def test_a_store_that_is_opened_twice_stays_with_the_first(stage: Stage):
-    def session() -> Session:
-        return Session(
-            started_at=1.0, era=ProtocolEra.MODERN, transport=Transport.STDIO, method=IdentificationMethod.PROCESS
-        )
-
-    with stage.store() as first:
-        first.record_many([session()])
-        with stage.store() as second:
-            second.refresh_cooccurrences(1.0)
-        subprocess.run([*stage.riglm("stats"), "--json"], env=stage.env, capture_output=True, timeout=30, check=True)
-        first.record_many([session()])
-    assert stage.damage() == []
-    assert len(sessions(stage)) == 2
 
 
 def _places(stage: Stage) -> list[tuple[str, str]]:
