@@ -1,16 +1,12 @@
-"""The examples for agent libraries, each run with a scripted model that calls only what it is shown."""
+"""The examples for agent libraries, each run with a scripted model that calls only what it is shown.
 
-import pytest
-from agents import set_tracing_disabled
-from langchain_core.messages import AIMessage
+Each test imports its library, for a worker that runs none of them: they take seconds to import.
+"""
+
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
-from pydantic_ai.messages import ModelResponse as PydanticResponse
-from pydantic_ai.messages import TextPart, ToolCallPart
-from pydantic_ai.models.function import FunctionModel
 
 from tests.examples.conftest import HABIT, TASK
-from tests.examples.scripted import ScriptedChat, ScriptedModel
 
 
 def assert_learned_to_show(shown: list[list[str]]) -> None:
@@ -50,14 +46,17 @@ async def test_the_mcp_client_calls_what_the_session_selects_of_the_servers_tool
 
 
 async def test_the_pydantic_ai_agent_is_shown_the_tools_for_now(example, a_selector):
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
     office, module = example("office"), example("pydantic_ai_agent")
     shown = []
 
     def model(messages, info):
         shown.append([tool.name for tool in info.function_tools])
         if len(shown) > len(HABIT):
-            return PydanticResponse(parts=[TextPart("all is ready")])
-        return PydanticResponse(parts=[ToolCallPart(HABIT[len(shown) - 1], {"about": TASK})])
+            return ModelResponse(parts=[TextPart("all is ready")])
+        return ModelResponse(parts=[ToolCallPart(HABIT[len(shown) - 1], {"about": TASK})])
 
     session = a_selector(office.OFFICE).session()
     assert await module.work(TASK, FunctionModel(model), session) == "all is ready"
@@ -66,6 +65,10 @@ async def test_the_pydantic_ai_agent_is_shown_the_tools_for_now(example, a_selec
 
 
 async def test_the_langgraph_agent_binds_the_tools_for_now(example, a_selector):
+    from langchain_core.messages import AIMessage
+
+    from tests.examples.scripted import ScriptedChat
+
     module = example("langgraph_agent")
     calls = [
         AIMessage("", tool_calls=[{"name": tool, "args": {"about": TASK}, "id": str(number)}])
@@ -78,13 +81,12 @@ async def test_the_langgraph_agent_binds_the_tools_for_now(example, a_selector):
     assert_used(session)
 
 
-@pytest.fixture
-def _untraced():
-    set_tracing_disabled(True)
-
-
-@pytest.mark.usefixtures("_untraced")
 async def test_the_openai_agent_finds_by_search_what_was_not_selected_for_its_run(example, a_selector):
+    from agents import set_tracing_disabled
+
+    from tests.examples.scripted import ScriptedModel
+
+    set_tracing_disabled(True)
     module = example("openai_agents")
     about = f'{{"about": "{TASK}"}}'
     travel = ("find_tools", '{"query": "book a train or a flight"}')

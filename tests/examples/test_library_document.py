@@ -4,11 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from agents import set_tracing_disabled
-from langchain_core.messages import AIMessage
 
 from riglm import ToolSelector
-from tests.examples.scripted import ScriptedChat, ScriptedModel
 from tests.unit.defer.test_agent_framework import Scripted
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "library.md"
@@ -31,6 +28,10 @@ def a_world():
 
 def a_model(block):
     """A model of the library that a block uses, which calls no tool."""
+    from langchain_core.messages import AIMessage
+
+    from tests.examples.scripted import ScriptedChat, ScriptedModel
+
     return ScriptedChat(messages=iter([AIMessage("done")]), shown=[]) if "langchain" in block else ScriptedModel()
 
 
@@ -40,6 +41,8 @@ ELSEWHERE = ("async with", "from strands", "from google.adk")
 
 @pytest.mark.parametrize("block", [each for each in BLOCKS if not any(word in each for word in ELSEWHERE)])
 def test_a_block_runs_as_it_stands(block, tmp_path, monkeypatch):
+    from agents import set_tracing_disabled
+
     monkeypatch.chdir(tmp_path)
     set_tracing_disabled(True)
     assert len(block.splitlines()) <= 12

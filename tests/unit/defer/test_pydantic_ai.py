@@ -1,13 +1,8 @@
 """A pydantic-ai agent that gets the selected tools at once and finds the others by the session's search."""
 
-from pydantic_ai import Agent
-from pydantic_ai.capabilities import ToolSearch
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.toolsets import FunctionToolset
+from typing import Any
 
 from riglm import ToolSelector
-from riglm.defer.pydantic_ai import DeferredToolset, search_strategy
 
 HABIT = "send_mail"
 RARE = ("rotate_keys", "archive_ledger", "paint_fence", "water_plants")
@@ -25,7 +20,10 @@ def a_tool(name: str):
 TOOLS = [a_tool(name) for name in (HABIT, *(f"do_{number}" for number in range(30)), *RARE)]
 
 
-def scripted(shown: list[list[str]], calls: list[ToolCallPart]) -> FunctionModel:
+def scripted(shown: list[list[str]], calls: list[Any]) -> Any:
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.models.function import FunctionModel
+
     def model(messages, info):
         shown.append([tool.name for tool in info.function_tools if not tool.defer_loading])
         made = len(shown) - 1
@@ -35,6 +33,13 @@ def scripted(shown: list[list[str]], calls: list[ToolCallPart]) -> FunctionModel
 
 
 async def test_the_model_is_given_the_selection_and_finds_the_rest():
+    from pydantic_ai import Agent
+    from pydantic_ai.capabilities import ToolSearch
+    from pydantic_ai.messages import ToolCallPart
+    from pydantic_ai.toolsets import FunctionToolset
+
+    from riglm.defer.pydantic_ai import DeferredToolset, search_strategy
+
     async with ToolSelector(max_tools=3, embedder="static") as selector:
         for _ in range(4):
             with selector.session() as session:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from openai.types.responses import Response, ToolParam
 from pydantic import TypeAdapter, ValidationError
 
 from riglm import ToolSelector, UnusableToolError, defer
@@ -22,6 +21,13 @@ def message() -> Any:
     from anthropic.types import Message
 
     return Message.model_validate(MESSAGE)
+
+
+def response() -> Any:
+    """An answer of OpenAI's library."""
+    from openai.types.responses import Response
+
+    return Response.model_validate(RESPONSE)
 
 
 def is_valid(kind: Any, value: object) -> bool:
@@ -52,6 +58,8 @@ def test_a_search_is_added_only_where_a_tool_is_deferred():
 
 
 def test_openai_loads_the_selection_and_defers_the_rest():
+    from openai.types.responses import ToolParam
+
     made = defer.openai([*OPENAIS, {"type": "web_search"}], LOADED)
     assert made[-1] == {"type": "tool_search"}
     assert {tool.get("name", tool["type"]) for tool in made if not tool.get("defer_loading")} == {
@@ -61,6 +69,8 @@ def test_openai_loads_the_selection_and_defers_the_rest():
 
 
 def test_deferred_tools_of_openai_are_in_the_namespace_of_their_server():
+    from openai.types.responses import ToolParam
+
     made = defer.openai(OPENAIS, LOADED, namespaces={"git": "Repositories"})
     [space] = [tool for tool in made if tool["type"] == "namespace"]
     assert (space["name"], space["description"]) == ("git", "Repositories")
@@ -136,7 +146,7 @@ RESPONSE = {
 
 @pytest.mark.parametrize(
     "answer",
-    [lambda: MESSAGE, message, lambda: RESPONSE, lambda: Response.model_validate(RESPONSE)],
+    [lambda: MESSAGE, message, lambda: RESPONSE, response],
     ids=["anthropic", "anthropic object", "openai", "openai object"],
 )
 @pytest.mark.parametrize("is_async", [False, True])
@@ -160,7 +170,7 @@ REFERENCES: list[Any] = ["x", 5, {}, [1], [{}, {"tool_name": {}}]]
 FOUND: list[Any] = ["x", ["x"], [None], [{"type": "namespace"}], [{"type": "namespace", "tools": "x"}]]
 RESULTS = [{"type": "tool_search_tool_result", "content": {"tool_references": each}} for each in REFERENCES]
 ODD: list[Any] = [
-    *({}, None, 5, True, "text", Response, [], {"content": "text"}, {"content": 5}),
+    *({}, None, 5, True, "text", TypeAdapter, [], {"content": "text"}, {"content": 5}),
     {"output": [{"type": "message"}, None, "x"]},
     {"content": [{"type": "tool_use"}, {"type": "tool_use", "name": None}, {"type": ["tool_use"], "name": "x"}]},
     {"content": RESULTS},

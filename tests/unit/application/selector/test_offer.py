@@ -1,18 +1,16 @@
 """The tools that an agent has, read once."""
 
 import json
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from agent_framework import tool as framework_tool
-from agents import HostedMCPTool, WebSearchTool, function_tool
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.tools import tool as langchain_tool
 from mcp import Tool as McpTool
 from pydantic import BaseModel
-from pydantic_ai import Tool as PydanticTool
 
 from riglm.application.selector.offer import ToolReader, UnusableToolError, read_tool
 from riglm.domain.tool import profile
@@ -76,18 +74,21 @@ SHAPES: dict[str, Any] = {
     "Amazon Bedrock": {"toolSpec": {**NAMED, "inputSchema": {"json": SCHEMA}}},
     "OpenAI responses": {"type": "function", **NAMED, "parameters": SCHEMA, "strict": True},
     "MCP SDK": McpTool(**NAMED, input_schema=SCHEMA),
-    "pydantic-ai": PydanticTool(read_file),
-    "pydantic-ai definition": PydanticTool(read_file).tool_def,
-    "LangChain": langchain_tool(read_file, parse_docstring=True),
-    "OpenAI Agents SDK": function_tool(read_file),
     "Strands Agents": SimpleNamespace(tool_spec={**NAMED, "inputSchema": {"json": SCHEMA}}),
     "agent-framework": framework_tool(read_file, schema=SCHEMA),
 }
+MADE_BY = {
+    "pydantic-ai": lambda: import_module("pydantic_ai").Tool(read_file),
+    "pydantic-ai definition": lambda: import_module("pydantic_ai").Tool(read_file).tool_def,
+    "LangChain": lambda: import_module("langchain_core.tools").tool(read_file, parse_docstring=True),
+    "OpenAI Agents SDK": lambda: import_module("agents").function_tool(read_file),
+}
+"""Tools of libraries that take long to import, which is left to the tests."""
 
 
-@pytest.mark.parametrize("given_tool", SHAPES.values(), ids=SHAPES.keys())
-def test_a_tool_says_the_same_of_itself_whatever_library_it_belongs_to(given_tool):
-    said = profile(read_tool(given_tool))
+@pytest.mark.parametrize("library", [*SHAPES, *MADE_BY])
+def test_a_tool_says_the_same_of_itself_whatever_library_it_belongs_to(library):
+    said = profile(read_tool(SHAPES[library] if library in SHAPES else MADE_BY[library]()))
     assert said.name == "read_file"
     assert said.description.startswith("Read a file.")
     assert said.parameters == ("path",)
@@ -144,13 +145,17 @@ BUILT_IN: dict[str, Any] = {
     "Gemini, dumped": GeminiTool(google_search={}).model_dump(),
     "an object without a name": NamedTool(type="web_search"),
     "an object with a name": NamedTool(type="tool_search_tool_bm25", name="tool_search"),
-    "OpenAI Agents SDK": WebSearchTool(),
-    "OpenAI Agents SDK, MCP": HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url": "http://x"}),
+}
+CONFIG = {"type": "mcp", "server_label": "x", "server_url": "http://x"}
+BUILT_IN_AGENTS = {
+    "OpenAI Agents SDK": lambda: import_module("agents").WebSearchTool(),
+    "OpenAI Agents SDK, MCP": lambda: import_module("agents").HostedMCPTool(tool_config=CONFIG),
 }
 
 
-@pytest.mark.parametrize("built_in", BUILT_IN.values(), ids=BUILT_IN.keys())
-def test_a_tool_that_the_provider_defines_passes_in_its_place(built_in):
+@pytest.mark.parametrize("provider", [*BUILT_IN, *BUILT_IN_AGENTS])
+def test_a_tool_that_the_provider_defines_passes_in_its_place(provider):
+    built_in = BUILT_IN[provider] if provider in BUILT_IN else BUILT_IN_AGENTS[provider]()
     tools = [SHAPES["MCP"], built_in, {"name": "b"}, built_in]
     offer = ToolReader()(tools)
     assert offer.catalog.names == ("read_file", "b")
