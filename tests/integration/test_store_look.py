@@ -1,11 +1,7 @@
 """The store as `riglm doctor` sees it while others are at work: told as it is, and left as it was."""
 
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,17 +18,6 @@ from riglm.domain.schemas.settings import Settings
 from riglm.domain.session import ClientInfo, IdentificationMethod, ProtocolEra, Session, Transport
 from tests.started import free_port
 
-HOLDING = """
-import sqlite3, sys
-from riglm.adapters.analytics.engine import lease, make_engine
-url = sys.argv[1]
-with lease(make_engine(url), url):
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
-    connection.execute("BEGIN IMMEDIATE")
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
 
 def session(name: str, at: float) -> Session:
     client = ClientInfo(name=name, version="1.2")
@@ -46,25 +31,9 @@ def session(name: str, at: float) -> Session:
     )
 
 
-@contextmanager
-def held(url: str) -> Iterator[int]:
-    """A process, by its number, that has the lease of a store and writes to it."""
-    command = [sys.executable, "-c", HOLDING, url]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"held\n"
-        yield process.pid
-        process.stdin.close()
-
-
-def test_a_store_at_work_is_told_with_who_holds_it_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_store_at_work_is_told_and_left_as_it_was(tmp_path: Path) -> None:
     file = tmp_path / "riglm.db"
     url, now = f"sqlite:///{file}", time.time()
-    with SqlAnalytics(url) as store, held(url) as process:
-        del store
-        facts = inspect_store(url, timeout=5)
-        assert (facts.keeper, facts.writer) == (f"process {process}", f"process {process}")
     with SqlAnalytics(url) as store:
         store.record_many([session("codex", now - 10), session("codex", now - 5), session("cursor", now)])
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
@@ -76,7 +45,6 @@ def test_a_store_at_work_is_told_with_who_holds_it_and_left_as_it_was(tmp_path: 
         ("codex", 2, now - 5),
     ]
     assert (facts.sessions, facts.newest, facts.pending) == (3, now, ())
-    assert (facts.keeper, facts.writer) == (None, None)
 
 
 def test_a_store_of_an_older_schema_is_not_brought_up_to_date(tmp_path: Path) -> None:
@@ -111,10 +79,8 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 def test_a_store_on_a_server_is_told_as_one_in_a_file_is(postgres_url: str) -> None:
     with SqlAnalytics(postgres_url) as store:
         store.record_many([session("codex", 5.0)])
-        with store.maintenance_lease() as mine:
-            assert mine
-            facts = inspect_store(postgres_url, timeout=5)
-    assert (facts.sessions, facts.keeper, facts.pending) == (1, "a riglm", ())
+        facts = inspect_store(postgres_url, timeout=5)
+    assert (facts.sessions, facts.pending) == (1, ())
     assert facts.size_bytes > 0
 
 
@@ -123,9 +89,7 @@ def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path, is_a
     def look() -> StoreStatus:
         if is_away:
             raise AnalyticsUnavailableError("the server is away — fix: start it")
-        return StoreStatus(
-            place="here", schema="2", pending=(), free_bytes=1 << 20, newest=time.time() + 4000, writer="process 7"
-        )
+        return StoreStatus(place="here", schema="2", pending=(), free_bytes=1 << 20, newest=time.time() + 4000)
 
     spool = SpoolStatus(path=Path("spool"), records=5, damaged=1, is_newer=False, is_held=True, size_bytes=1)
     private = [tmp_path / "riglm.key"]
@@ -135,7 +99,7 @@ def test_what_is_wrong_with_a_store_is_told_with_what_to_do(tmp_path: Path, is_a
     ]
     found = {each.place: each for each in findings if each.severity is not Severity.OK}
     files = {str(tmp_path), str(tmp_path / "riglm.key"), "spool"}
-    assert set(found) == files | ({"database"} if is_away else {"disk", "clock", "lock"})
+    assert set(found) == files | ({"database"} if is_away else {"disk", "clock"})
     assert all(each.fix for each in found.values())
     if is_away:
         assert (found["database"].what, found["database"].fix) == ("the server is away", "start it")

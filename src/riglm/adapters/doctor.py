@@ -1,13 +1,12 @@
 """Probes of this machine: files, programs, ports and JSON Schema. They block for at most some seconds."""
 
-import contextlib
 import http.client
 import os
 import re
 import socket
 import stat
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ _OF_OTHERS: Final = 0o077
 _VERSION: Final = re.compile(r"riglm (\S+)")
 _VERSION_TIMEOUT_SECONDS: Final = 10.0
 _LISTENER_TIMEOUT_SECONDS: Final = 2.0
-_LISTENS: Final = "0A"
 _MAX_FAULT_LENGTH: Final = 200
 
 
@@ -60,7 +58,7 @@ def version_of_riglm(command: Sequence[str]) -> str | None:
 
 
 def find_listener(host: str, port: int, serving: str = "") -> tuple[str, bool] | None:
-    """Return a description of the process that listens at an address, and True for a riglm; None if it is free.
+    """Return what listens at an address, and True for a riglm; None if it is free.
 
     `serving` is what a running `riglm serve` wrote into its lock file: `process N, HOST port P`; empty for none.
 
@@ -71,9 +69,8 @@ def find_listener(host: str, port: int, serving: str = "") -> tuple[str, bool] |
         return None
     if serving.endswith(f"{host} port {port}"):
         return f"riglm serve ({serving.partition(',')[0]})", True
-    owner = _owner(port)
-    is_riglm = _answers_as_riglm(host, port) or (owner is not None and owner.endswith("(riglm)"))
-    return owner or ("a riglm" if is_riglm else "another process"), is_riglm
+    is_riglm = _answers_as_riglm(host, port)
+    return "a riglm" if is_riglm else "another process", is_riglm
 
 
 def _is_free(host: str, port: int) -> bool:
@@ -100,30 +97,6 @@ def _answers_as_riglm(host: str, port: int) -> bool:
     finally:
         connection.close()
     return b'"upstreams"' in body and b'"live"' in body
-
-
-def _owner(port: int) -> str | None:
-    """Return the process that listens on a port, where the system reports it to this user."""
-    sockets = {inode for table in ("tcp", "tcp6") for inode in _listening(Path("/proc/net") / table, port)}
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
-        with contextlib.suppress(OSError):
-            target = descriptor.readlink().name
-            if target.startswith("socket:[") and target[8:-1] in sockets:
-                process = descriptor.parents[1]
-                words = (process / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-                names = [Path(word).name for word in words[:2]]
-                is_riglm = "riglm" in names or words[1:3] == ["-m", "riglm"]
-                return f"process {process.name} ({'riglm' if is_riglm else names[0]})"
-    return None
-
-
-def _listening(table: Path, port: int) -> Iterator[str]:
-    """Yield the inodes of the sockets that listen on a port, in one of the kernel's tables."""
-    with contextlib.suppress(OSError):
-        for line in table.read_text("ascii").splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
-                yield fields[9]
 
 
 def find_schema_fault(schema: Any) -> str | None:

@@ -33,9 +33,8 @@ class StoreStatus:
 
     `schema` is the newest migration that ran, None where there is no store yet; `pending` are those to come.
     `newest` is the time of the newest record, 0 without records; `seconds_ahead` is how far the clock is ahead of the
-    known time of `MaintenancePort.get_reliable_time`, 0 if the clock is reliable. `keeper` and
-    `writer` are the processes that run maintenance and that hold the write lock, or None. `changed_tools` are the
-    servers and own names of tools that are not as they were approved.
+    known time of `MaintenancePort.get_reliable_time`, 0 if the clock is reliable. `changed_tools` are
+    the servers and own names of tools that are not as they were approved.
     """
 
     place: str
@@ -46,8 +45,6 @@ class StoreStatus:
     sessions: int = 0
     newest: float = 0.0
     seconds_ahead: float = 0.0
-    keeper: str | None = None
-    writer: str | None = None
     clients: tuple[RecordedClient, ...] = ()
     knowledge: KnowledgeTotals | None = None
     changed_tools: tuple[tuple[str, str], ...] = ()

@@ -105,9 +105,10 @@ def is_full_disk(error: OSError) -> bool:
 
 def full_disk(path: Path, error: OSError | None = None) -> str:
     """Return which disk has no space left for a path, and the fix."""
-    mount = _mount_of(path)
     what = "the quota is used up on" if error is not None and error.errno == errno.EDQUOT else "no space is left on"
-    return f"{what} the disk at {mount} — fix: free space there, for example in {_folder(path)}"
+    whole = path.absolute()
+    folder = next((each for each in (whole, *whole.parents) if each.is_dir()), whole)
+    return f"{what} the disk of {folder} — fix: free space there"
 
 
 def is_too_few_processes(error: BaseException) -> bool:
@@ -141,14 +142,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield cause
         inner = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
         waiting += [each for each in (*inner, cause.__cause__, cause.__context__) if each is not None]
-
-
-def _folder(path: Path) -> Path:
-    """The path if it is a folder, or the nearest existing folder above it."""
-    whole = path.absolute()
-    return next((each for each in (whole, *whole.parents) if each.is_dir()), whole)
-
-
-def _mount_of(path: Path) -> Path:
-    folder = _folder(path)
-    return next((each for each in (folder, *folder.parents) if each.is_mount()), folder)

@@ -578,6 +578,6 @@ def test_init_on_a_full_disk_names_it_and_leaves_nothing_behind(
     monkeypatch.setattr("os.fsync", write_to_disk)
     result = runner.invoke(app, ["init", "--yes"])
     assert result.exit_code == 1
-    assert "no space is left on the disk at " in result.output
+    assert "no space is left on the disk of " in result.output
     assert " — fix: free space there" in result.output
     assert {path: path.read_bytes() if path.is_file() else None for path in home.rglob("*")} == before

@@ -14,10 +14,7 @@ from riglm.domain.errors import failed_write, shortage_in
 def test_a_full_disk_is_named_with_the_folder(tmp_path: Path, number: int, words: str) -> None:
     message = failed_write(tmp_path / "none" / "file", OSError(number, os.strerror(number)), "choose another")
     assert words in message
-    assert (
-        f"the disk at {next(each for each in tmp_path.parents if each.is_mount())} — fix: free space there" in message
-    )
-    assert message.endswith(f"in {tmp_path}")
+    assert message.endswith(f"the disk of {tmp_path} — fix: free space there")
 
 
 def test_another_failure_keeps_its_fix(tmp_path: Path) -> None:

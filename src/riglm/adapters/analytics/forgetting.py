@@ -3,7 +3,6 @@
 The erased subject is noted first, and so is each of its sessions; from then on the writer stores nothing of them.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -12,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Column, ColumnElement, Connection, and_, delete, exists, false, func, or_, select, update
 
 from riglm.adapters.analytics.database import SqlStore, reads
-from riglm.adapters.analytics.rows import count, delete_rows, insert_into
+from riglm.adapters.analytics.rows import count, delete_rows
 from riglm.adapters.analytics.storing import forget_teacher, learned_only_from, note
 from riglm.adapters.analytics.tables import (
     exposure,
@@ -32,7 +31,6 @@ from riglm.domain.session import parsed_uuid
 from riglm.ports.analytics import ROW_BATCH_SIZE
 
 _SESSIONS_BATCH_SIZE: Final = 50
-_HASH: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class SqlErasure(SqlStore):
@@ -62,7 +60,6 @@ class SqlErasure(SqlStore):
 
     def finish_erasures(self, at_once: int = ROW_BATCH_SIZE) -> Iterator[RemovedCounts]:
         """Remove what is left of all who were forgotten, in steps."""
-        self._hash_names()
         persons = self._unfinished(ErasureScope.CLIENT) + self._unfinished(ErasureScope.PRINCIPAL)
         if persons:
             self._outlast_writers()
@@ -124,19 +121,6 @@ class SqlErasure(SqlStore):
     def _unfinished(self, whose: ErasureScope) -> list[ErasureRequest]:
         with self._database.reading() as connection:
             return _noted(connection, whose, forgotten.c.is_done.is_(False))
-
-    def _hash_names(self) -> None:
-        """Earlier riglms noted the names of clients as they are."""
-        of_clients = forgotten.c.whose == ErasureScope.CLIENT.value
-        with self._database.reading() as connection:
-            found = connection.execute(select(forgotten).where(of_clients)).mappings().all()
-        plain = {row["key"]: self._names(row["key"]) for row in found if not _HASH.fullmatch(row["key"])}
-        new = [{**row, "key": plain[row["key"]]} for row in found if plain.get(row["key"], row["key"]) != row["key"]]
-        if new:
-            with self._database.writing() as connection:
-                _overwrite(connection)
-                connection.execute(insert_into(connection, forgotten).on_conflict_do_nothing(), new)
-                connection.execute(delete(forgotten).where(of_clients, forgotten.c.key.in_(list(plain))))
 
     def _note_sessions(self, whom: ErasureRequest, at_once: int) -> Iterator[RemovedCounts]:
         with self._database.reading() as connection:

@@ -1,11 +1,8 @@
 """Reads the store from outside: nothing is created or changed, and no lock is waited for."""
 
-import os
 import shutil
-import struct
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -32,55 +29,7 @@ from riglm.adapters.analytics.tables import (
 from riglm.domain.client_support import NO_TOOL_SEARCH
 from riglm.domain.doctor import KnowledgeTotals, RecordedClient, StoreStatus
 
-_LOOKS: Final = 5
-_PAUSE_SECONDS: Final = 0.25
-_FLOCK: Final = "@hhqqi4x"  # the kernel's `struct flock` on 64-bit Linux: type, whence, start, length, process
-
-
-def holder(file: Path, start: int, length: int) -> str | None:
-    """Return the id of the process that locks these bytes of a file for writing; None if there is none.
-
-    The lookup works for POSIX locks, which SQLite uses. Where it is impossible, the result is None. A process
-    that has the file open itself must not ask: closing any descriptor of it drops all its locks there.
-    """
-    if sys.platform != "linux":
-        return None
-    import fcntl  # noqa: PLC0415  # there is none on Windows
-
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-        kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
-    return None if kind == fcntl.F_UNLCK else f"process {process}"
-
-
-def lasting(look: Callable[[], str | None]) -> str | None:
-    """What a look shows each time for a second; None as soon as it shows nothing, or something else."""
-    first = look()
-    for _ in range(_LOOKS - 1):
-        if first is None:
-            return None
-        time.sleep(_PAUSE_SECONDS)
-        if look() != first:
-            return None
-    return first
-
-
 _MAX_CLIENTS: Final = 20
-_EXCLUSIVE: Final = (0x40000000, 512)  # bytes that are locked for exclusive access, in all versions of SQLite 3
-_WRITING: Final = (120, 1)  # the byte of a `-shm` file that is locked by a writer
-
-_KEEPER: Final = text(
-    "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database "
-    "WHERE locktype = 'advisory' AND classid = 1919510380 AND d.datname = current_database()"  # see postgresql.lease
-)
 
 
 def inspect_store(url: str, *, timeout: float) -> StoreStatus:
@@ -96,11 +45,13 @@ def inspect_store(url: str, *, timeout: float) -> StoreStatus:
             about["free_bytes"] = _free(file.parent)
             if not file.exists():
                 return StoreStatus(schema=None, **about)
-            about |= _of_file(file)
+            beside = [file.with_name(file.name + ending) for ending in ("", "-wal")]
+            about["size_bytes"] = sum(each.stat().st_size for each in beside if each.exists())
         with _engine(url, file, timeout) as engine, reading(engine, seconds=timeout) as connection:
             current = current_revision(connection)
             if file is None:
-                about |= _of_server(connection)
+                size = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
+                about["size_bytes"] = size
             pending = pending_after(current, url)
             if not pending:
                 about |= _recorded(connection)
@@ -118,22 +69,6 @@ def _engine(url: str, file: Path | None, timeout: float) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
-
-
-def _of_file(file: Path) -> dict[str, Any]:
-    beside = [file.with_name(file.name + ending) for ending in ("", "-wal")]
-    shared = file.with_name(f"{file.name}-shm")
-    return {
-        "size_bytes": sum(each.stat().st_size for each in beside if each.exists()),
-        "keeper": holder(file.with_name(f"{file.name}-lease"), *_EXCLUSIVE),
-        "writer": lasting(lambda: holder(shared, *_WRITING)),
-    }
-
-
-def _of_server(connection: Connection) -> dict[str, Any]:
-    size = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
-    is_kept = connection.execute(_KEEPER).scalar_one() > 0
-    return {"size_bytes": size, "keeper": "a riglm" if is_kept else None}
 
 
 def _recorded(connection: Connection) -> dict[str, Any]:

@@ -119,8 +119,7 @@ def _client_of(session: Session | TokenUsage) -> str:
 
 
 def _subjects_of(session: Session | TokenUsage, hashed: Mapping[str, str]) -> list[tuple[ErasureScope, str]]:
-    name = _client_of(session)
-    clients = (session.client_id, hashed[name], name)  # the name itself is what an earlier riglm noted
+    clients = (session.client_id, hashed[_client_of(session)])
     return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
 
 

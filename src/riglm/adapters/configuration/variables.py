@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from riglm.domain.schemas.filtering import DEFAULT_CANDIDATES, DEFAULT_MIN_FLOOR, MAX_CANDIDATES, KnowledgeSettings
-from riglm.domain.schemas.problems import TOP, ConfigProblem, IndexedKeyPath, SchemaNode, dotted, find_replacement
+from riglm.domain.schemas.problems import TOP, ConfigProblem, IndexedKeyPath, SchemaNode, dotted
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Draft
@@ -96,9 +96,6 @@ def _looks_like_a_setting(name: str) -> bool:
 
 def _unknown(name: str, path: IndexedKeyPath) -> ConfigProblem:
     words = name.removeprefix(PREFIX).split(_NESTED)
-    replacement = find_replacement(".".join(words).lower())
-    if replacement is not None:
-        return ConfigProblem(name, "", "this setting was removed", replacement)
     shape: SchemaNode | None = TOP
     for part in path:
         shape = shape.below(part) if shape else None

@@ -194,11 +194,6 @@ def _check_database(status: StoreStatus) -> Iterator[Finding]:
     if status.free_bytes is not None and status.free_bytes < _MIN_FREE_BYTES:
         what = f"only {status.free_bytes / _MIB:.0f} MiB are free on its disk"
         yield _finding(Severity.WARNING, "disk", what, "free disk space, or run `riglm db purge` and `riglm db vacuum`")
-    if status.keeper:
-        yield _finding(Severity.OK, "lease", f"{status.keeper} runs store maintenance at the moment")
-    if status.writer:
-        what = f"{status.writer} has held the right to write for more than a second: records of others wait"
-        yield _finding(Severity.WARNING, "lock", what, "end that process, if it is none of riglm's")
 
 
 def _check_records(status: StoreStatus) -> Iterator[Finding]:

@@ -20,11 +20,6 @@ from riglm.domain.tool import Tool, ToolCatalog, estimated_tokens
 from riglm.domain.tool_pin import OnChange
 
 _COMBINED: Final = ("oneOf", "anyOf", "allOf")
-_NOT_OF_GEMINI: Final = frozenset(
-    {"$ref", "allOf", "oneOf", "not", "if", "then", "else", "const"}
-    | {"additionalProperties", "patternProperties", "unevaluatedProperties"}
-    | {"contains", "uniqueItems", "multipleOf", "exclusiveMaximum", "exclusiveMinimum"}
-)
 _WITH_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _DEEPEST: Final = 64
 
@@ -34,8 +29,8 @@ class Provider:
     """One provider's rules, and how its clients write the name of an MCP tool.
 
     `called` returns the name that the provider receives, from riglm's name in the client's configuration and the
-    tool's. `schema_faults` returns what it rejects in an `inputSchema`. `is_strict` is True if common clients forward
-    what it rejects instead of repairing it. `clients` use no other provider; they are named as `riglm init` does.
+    tool's. `schema_faults` returns what it rejects in an `inputSchema`. `clients` use no other provider;
+    they are named as `riglm init` does.
     """
 
     title: str
@@ -44,7 +39,6 @@ class Provider:
     called: Callable[[str, str], str]
     schema_faults: Callable[[Mapping[str, Any]], Iterator[str]]
     clients: frozenset[str]
-    is_strict: bool = True
 
     def name_fault(self, entry: str, tool: str) -> str | None:
         """Why it refuses a tool's name when riglm is called `entry`; None when it does not."""
@@ -67,14 +61,6 @@ def faults_for_openai(schema: Mapping[str, Any]) -> Iterator[str]:
     yield from combined_at_top(schema)
     if any(part.get("type") == "array" and "items" not in part for part in parts_of(schema)):
         yield "an array without `items`"
-
-
-def faults_for_gemini(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Keywords that the schemas of Gemini's function declarations do not have."""
-    used = {word for part in parts_of(schema) for word in part}
-    yield from (f"`{word}`" for word in sorted(used & _NOT_OF_GEMINI))
-    if any(isinstance(part.get("type"), list) for part in parts_of(schema)):
-        yield "a list as `type`"
 
 
 def parts_of(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
@@ -109,21 +95,14 @@ PROVIDERS: Final = (
         schema_faults=faults_for_openai,
         clients=frozenset({"codex"}),
     ),
-    Provider(
-        title="Gemini",
-        longest=64,
-        characters=re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]*"),
-        called=lambda _, tool: tool,
-        schema_faults=faults_for_gemini,
-        clients=frozenset({"gemini"}),
-        is_strict=False,
-    ),
 )
-"""Gemini's own client mends names and schemas before it sends them; others do not."""
+"""Those whose clients forward what the provider rejects."""
 
 
 def providers_of(client: str) -> tuple[Provider, ...]:
     """Return the providers that may see the tools of a client; all of them for one that may use any."""
+    if client == "gemini":  # it mends names and schemas before it sends them
+        return ()
     return tuple(provider for provider in PROVIDERS if client in provider.clients) or PROVIDERS
 
 
@@ -189,7 +168,7 @@ def check_tools(
         faults = {each.name: fault for each in listed if (fault := provider.name_fault(entry, each.name))}
         if faults:
             what = f"{_some([*faults])}: {provider.title} does not take the name ({next(iter(faults.values()))})"
-            yield _finding(*_weight(provider, "names", what))
+            yield _finding(Severity.WARNING, "names", what, _DENY)
     yield from _check_schemas(listed, providers, find_schema_fault)
     yield from _check_definitions(listed)
     silent = [each.name for each in listed if not jsonrpc.text(each.fields.get("description"))]
@@ -241,7 +220,7 @@ def _check_schemas(
         if faults:
             kinds = ", ".join(sorted({word for words in faults.values() for word in words}))
             what = f"{_some([*faults])}: {provider.title} does not take {kinds} in a schema"
-            yield _finding(*_weight(provider, "schemas", what))
+            yield _finding(Severity.WARNING, "schemas", what, _DENY)
 
 
 def _schema_fault(schema: Any, find_schema_fault: Callable[[Any], str | None]) -> str | None:
@@ -280,12 +259,6 @@ def _check_size(listed: Sequence[ListedTool], filtering: FilteringSettings, clie
     fix = "run `riglm enforce` when `riglm report` recommends it, or deny tools that are never used"
     severity = Severity.WARNING if client else Severity.NOTE
     return _finding(severity, "all", f"{what}; all are shown, and {', '.join(narrow)}", fix)
-
-
-def _weight(provider: Provider, place: str, what: str) -> tuple[Severity, str, str, str]:
-    if provider.is_strict:
-        return Severity.WARNING, place, what, _DENY
-    return Severity.NOTE, place, what, "nothing with Gemini CLI; other clients of Gemini may fail on these tools"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,30 +5,13 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from riglm.domain.errors import ConfigurationError
 from riglm.domain.schemas.settings import Settings
-
-REMOVED_KEYS: Final[dict[str, str]] = {
-    "control.allow_upstream_changes": "remove it, change servers in riglm.yaml, and restart riglm",
-    "embedder.batch": "remove it: requests of several threads take turns of eight texts",
-}
-"""What to do about each key that was removed, by its path: `{"embedder.batch": "remove it: …"}`.
-
-A file or variable that sets such a key, or one below it, is refused with this text as the fix.
-"""
-
-
-def find_replacement(path: str) -> str | None:
-    """Return what to do about the key at a path, None if it was not removed. Capitals do not matter."""
-    keys = path.lower().split(".")
-    above = {".".join(keys[:length]) for length in range(1, len(keys) + 1)}
-    return next((fix for key, fix in REMOVED_KEYS.items() if key.lower() in above), None)
-
 
 IndexedKeyPath = tuple[str | int, ...]
 """The location of a value in the configuration: keys and positions from the top."""
@@ -183,8 +166,6 @@ def _explain_error(detail: ErrorDetails, path: IndexedKeyPath, *, should_guess: 
     if kind == "riglm":
         return context["what"], context["fix"]
     if kind == "extra_forbidden":
-        if replacement := find_replacement(dotted(path)):
-            return "this key was removed", replacement
         known = keys_at(path[:-1])
         return "unknown key", _suggest_key(str(path[-1]), known) if should_guess else f"known are {', '.join(known)}"
     if kind == "literal_error":

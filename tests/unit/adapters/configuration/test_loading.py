@@ -8,7 +8,6 @@ import pytest
 
 from riglm.adapters.configuration.loading import Configuration, Options, load
 from riglm.domain.errors import ConfigurationError
-from riglm.domain.schemas.problems import REMOVED_KEYS
 
 
 class Place:
@@ -148,15 +147,6 @@ privacy: {arguments: {}}
     ):
         assert expected in text
     assert all(" — fix: " in line for line in lines)
-
-
-def test_a_removed_key_is_refused_with_what_replaced_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(REMOVED_KEYS, "embedder.pool", "set embedder.idle")
-    place.yaml("embedder: {pool: {size: 3}}")
-    assert place.refusal(None, RIGLM_EMBEDDER__POOL__SIZE="2") == [
-        "RIGLM_EMBEDDER__POOL__SIZE: this setting was removed — fix: set embedder.idle",
-        f"{place.directory / 'riglm.yaml'}: embedder.pool: this key was removed — fix: set embedder.idle",
-    ]
 
 
 def test_no_message_quotes_a_secret_value(place: Place) -> None:

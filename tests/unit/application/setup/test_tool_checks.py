@@ -36,12 +36,12 @@ def about(findings: list[Finding], words: str) -> Finding:
 def test_a_long_name_of_a_single_server_is_too_long_for_some_providers():
     findings = told(visited("one", tool("x" * 80)))
     assert about(findings, "OpenAI").severity is Severity.WARNING
-    assert "80 characters" in about(findings, "Gemini").what
     assert not [each for each in findings if "Anthropic" in each.what]
 
 
 def test_what_other_providers_refuse_is_nothing_to_a_client_of_one():
     assert [each.severity for each in told(visited("one", tool("x" * 80)), client="claude-code")] == [Severity.OK]
+    assert [each.severity for each in told(visited("one", tool("has.dots")), client="gemini")] == [Severity.OK]
 
 
 def test_the_prefix_of_claude_code_counts():
@@ -75,8 +75,6 @@ def test_what_each_provider_refuses_in_a_schema_is_told_of_it_alone():
     findings = told(visited("one", tool("nested", nested), tool("top", top)))
     assert about(findings, "Anthropic").what.startswith("top: ")
     assert about(findings, "OpenAI").what.startswith("top: ")
-    gemini = about(findings, "Gemini")
-    assert (gemini.severity, "`$ref`, `oneOf`, a list as `type`" in gemini.what) == (Severity.NOTE, True)
 
 
 def test_a_definition_with_a_hidden_text_is_a_warning_with_place_and_reason():
