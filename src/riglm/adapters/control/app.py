@@ -16,12 +16,11 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from riglm.adapters.control.dashboard import CONTENT_SECURITY_POLICY, page_routes
-from riglm.adapters.control.routes import PROBLEM_TYPE, ROUTERS, MetricsSource, create_problem, parts_of_the_schema
+from riglm.adapters.control.routes import PROBLEM_TYPE, ROUTERS, MetricsSource, create_problem
 from riglm.adapters.control.tokens import Right, Tokens
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain import errors
 from riglm.domain.access import AllowedOrigins, CrossOrigin, bearer_token, is_origin_of
-from riglm.domain.policy import OverrideScope
 from riglm.domain.schemas.downstream import ControlSettings
 
 _log: Final = logging.getLogger("riglm.control")
@@ -76,7 +75,6 @@ def create_api(*, version: str, needs_token: bool) -> FastAPI:
 def _describe(app: FastAPI, *, needs_token: bool) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=_DESCRIPTION, routes=app.routes)
     components = document["components"]
-    components["schemas"] |= parts_of_the_schema()
     components["securitySchemes"] = {"token": _TOKEN}
     document["security"] = [{"token": []}] if needs_token else [{}, {"token": []}]
     for operations in document["paths"].values():
@@ -99,11 +97,8 @@ async def _refuse_invalid(_: Request, error: RequestValidationError) -> Response
 
 
 def _place(location: Sequence[object]) -> str:
-    """Return the path of an invalid part of a request, without the model that an override was validated as."""
-    source, *path = location
-    if source == "body" and path and path[0] in set(OverrideScope):
-        path = path[1:]
-    return ".".join(map(str, path)) or "body"
+    """Return the path of an invalid part of a request."""
+    return ".".join(map(str, location[1:])) or "body"
 
 
 async def _refuse(request: Request, error: HTTPException) -> Response:

@@ -14,7 +14,7 @@ import msgspec
 from fastapi import Body, Depends, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute, APIRouter
-from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.exceptions import HTTPException
 
 from riglm.application.control import overrides, sessions, statistics
@@ -23,7 +23,6 @@ from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import ControlUnavailableError, NotFoundError, PreconditionError
 from riglm.domain.schemas import control_api as models
 from riglm.domain.schemas.control_api import TimeParameter
-from riglm.domain.schemas.settings import Settings
 
 PROBLEM_TYPE: Final = "application/problem+json"
 
@@ -387,7 +386,7 @@ OverrideId = Annotated[UUID, Path(description="The id of an override.")]
     },
     response_model=models.OverrideEntry,
 )
-async def put_override(proxy: Proxy, override: Annotated[models.OverrideCreate, Body()], response: Response) -> Any:
+async def put_override(proxy: Proxy, override: models.OverrideCreate, response: Response) -> Any:
     """Show, hide or pin one tool, for all sessions, for one session, or for one caller."""
     made = await overrides.put_override(proxy, override)
     response.headers["Location"] = f"/override/{made.id}"
@@ -419,15 +418,13 @@ async def delete_override(proxy: Proxy, override_id: OverrideId) -> Response:
     return Response(status_code=204)
 
 
-_REFERENCE: Final = "#/components/schemas/Configuration"
-_NULL: Final = {"type": "null"}
 _VERSION: Final = re.compile(r'(?:W/)?"([0-9]{1,15})"')
 
 
 _ETAG: Final = {"schema": {"type": "string"}, "required": True, "description": "The version, for If-Match."}
 _DISCLOSED: Final[dict[str, Any]] = {
-    "content": {"application/json": {"schema": {"$ref": _REFERENCE}}},
-    "description": "The configuration in use; `***` replaces a secret.",
+    "content": {"application/json": {"schema": {"type": "object"}}},
+    "description": "The configuration in use, by the schema of `riglm config schema`; `***` replaces a secret.",
     "headers": {"ETag": _ETAG},
 }
 
@@ -446,7 +443,7 @@ async def get_configuration(proxy: Proxy) -> Response:
 )
 async def put_configuration(
     proxy: Proxy,
-    document: Annotated[dict[str, Any], Body(), WithJsonSchema({"$ref": _REFERENCE})],
+    document: Annotated[dict[str, Any], Body(description="Any part of a document by `riglm config schema`.")],
     *,
     if_match: Annotated[
         str | None,
@@ -471,13 +468,6 @@ async def put_configuration(
     return _answer(changed.document, changed.version)
 
 
-def parts_of_the_schema() -> dict[str, Any]:
-    """The schemas of a configuration of which any part may be left out, by their names in the OpenAPI document."""
-    schema = Settings.model_json_schema(by_alias=True, ref_template=_REFERENCE + "{model}")
-    named = {f"Configuration{name}": part for name, part in schema.pop("$defs").items()}
-    return {name: _partial(part) for name, part in (named | {"Configuration": schema}).items()}
-
-
 def _answer(document: Any, version: int) -> Response:
     headers = {"ETag": f'"{version}"'}
     return Response(msgspec.json.encode(document), headers=headers, media_type="application/json")
@@ -495,24 +485,3 @@ def _parse_version(tag: str) -> int:
             f"If-Match: {tag} is no version of this configuration — fix: give the ETag of GET /config"
         )
     return int(found[1])
-
-
-def _partial(part: dict[str, Any]) -> dict[str, Any]:
-    """An object of which every member may be left out, or be null for its default."""
-    if "properties" not in part:
-        return part
-    properties = {}
-    for name, member in part["properties"].items():
-        kinds = [_plain(kind) for kind in member.get("anyOf", ()) or [member]]
-        about = {"description": member["description"]} if "description" in member else {}
-        properties[name] = {**about, "anyOf": [*(kind for kind in kinds if kind != _NULL), _NULL]}
-    return {key: value for key, value in part.items() if key != "required"} | {"properties": properties}
-
-
-def _plain(kind: dict[str, Any]) -> dict[str, Any]:
-    """What a value must be, secret or not: a masked one is shown as well."""
-    about = {"default", "description", "title", "writeOnly", "format"}
-    plain = {key: value for key, value in kind.items() if key not in about}
-    if isinstance(plain.get("additionalProperties"), dict):
-        plain["additionalProperties"] = _plain(plain["additionalProperties"])
-    return plain

@@ -16,7 +16,7 @@ from riglm.application.worker import Worker
 from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import ConflictError, NotFoundError, RiglmError
 from riglm.domain.policy import Override, OverrideKind, OverrideScope, ToolSwitch, by_tool, find_decisive
-from riglm.domain.schemas.control_api import LATEST, OverrideCreate, Page, SessionOverrideCreate
+from riglm.domain.schemas.control_api import LATEST, OverrideCreate, Page
 from riglm.domain.session import uuid7
 from riglm.ports.upstream import UpstreamPort
 
@@ -47,8 +47,8 @@ async def put_override(proxy: RunningProxy, wanted: OverrideCreate) -> Override:
             raise NotFoundError(
                 f"no server has a tool {wanted.tool!r} — fix: use a name from GET /tools, as clients see it"
             )
-    if isinstance(wanted, SessionOverrideCreate):
-        session_id = wanted.key
+    if wanted.scope is OverrideScope.SESSION:
+        session_id = UUID(wanted.key)
         is_live = await proxy.loop.look(lambda: proxy.parts.sessions.known(session_id)) is not None
         if not is_live and await proxy.store.ask(lambda store: store.find_session(session_id)) is None:
             raise create_unknown_session(session_id)
@@ -58,8 +58,8 @@ async def put_override(proxy: RunningProxy, wanted: OverrideCreate) -> Override:
         kind=wanted.kind,
         tool=wanted.tool,
         created_at=now,
-        scope=OverrideScope(wanted.scope),
-        key=str(wanted.key),
+        scope=wanted.scope,
+        key=wanted.key,
         expires_at=min((end for end in ends if end is not None), default=None),
         reason=wanted.reason,
     )

@@ -5,19 +5,19 @@ Times are in seconds since the epoch here, and RFC 3339 in JSON. Durations are i
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from typing import Annotated, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Discriminator,
     Field,
     PlainSerializer,
-    Tag,
+    ValidationInfo,
     WithJsonSchema,
     computed_field,
+    field_validator,
 )
 
 from riglm.domain.exposure import Mode
@@ -592,52 +592,36 @@ class ToolApproval(_Body):
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class _OverrideCreate(_Body):
+class OverrideCreate(_Body):
+    """A requested override."""
+
     kind: Annotated[OverrideKind, Field(strict=False)] = Field(
         description="`include` shows the tool and lifts a denial, unless it is for one session; `exclude` hides it; "
         "`pin` keeps it in every list, at its place in the catalog's order, and lifts nothing."
     )
     tool: str = Field(min_length=1, max_length=256, pattern=PRINTABLE, description="As clients see it.")
+    scope: Annotated[OverrideScope, Field(strict=False)] = Field(
+        default=OverrideScope.ALL, description="For all sessions, for one, or for all of one caller."
+    )
+    key: str = Field(
+        default="",
+        pattern=r"^[0-9a-fA-F-]{0,64}$",
+        validate_default=True,
+        description="For one session its id; for a caller its keyed hash, as sessions have it, which is empty for "
+        "callers without a name; else empty.",
+    )
     expires_at: TimeMember | None = Field(default=None, description="When it ends; null: when it is deleted.")
     expires_in: float | None = Field(
         default=None, gt=0, le=31_536_000, description="Seconds until it ends. Of both ends the earlier counts."
     )
     reason: str = Field(default="", max_length=500, pattern=r"^[^\x00]*$", description="For people.")
 
-
-class GlobalOverrideCreate(_OverrideCreate):
-    """An override for all sessions."""
-
-    scope: Literal["all"] = "all"
-    key: Literal[""] = ""
-
-
-class SessionOverrideCreate(_OverrideCreate):
-    """An override for one session."""
-
-    scope: Literal["session"]
-    key: Annotated[UUID, Field(strict=False)] = Field(description="The id of a session.")
-
-
-class PrincipalOverrideCreate(_OverrideCreate):
-    """An override for all sessions of one caller."""
-
-    scope: Literal["principal"]
-    key: str = Field(
-        pattern=r"^[0-9a-f]{0,64}$",
-        description="The keyed hash of the caller, as sessions have it; empty for callers without a name.",
-    )
-
-
-def _scope(given: Any) -> str | None:
-    scope = given.get("scope", "all") if isinstance(given, dict) else getattr(given, "scope", None)
-    return scope if isinstance(scope, str) else None
-
-
-OverrideCreate = Annotated[
-    Annotated[GlobalOverrideCreate, Tag("all")]
-    | Annotated[SessionOverrideCreate, Tag("session")]
-    | Annotated[PrincipalOverrideCreate, Tag("principal")],
-    Discriminator(_scope),
-]
-"""A requested override; the meaning of `key` depends on the scope."""
+    @field_validator("key")
+    @classmethod
+    def _fits_scope(cls, key: str, info: ValidationInfo) -> str:
+        scope = info.data.get("scope")
+        if scope is OverrideScope.SESSION:
+            return str(UUID(key))
+        if scope is OverrideScope.ALL and key:
+            raise ValueError("an override for all sessions has no key")
+        return key

@@ -103,7 +103,7 @@ def test_a_changed_tool_is_found_and_approved_by_its_digest(served: Served):
         ({"kind": "pin", "tool": "a\u0000"}, "tool"),
         ({"kind": "pin", "tool": "a", "key": "k"}, "key"),
         ({"kind": "pin", "tool": "a", "scope": "session", "key": "no uuid"}, "key"),
-        ({"kind": "pin", "tool": "a", "scope": "no_client"}, "body"),
+        ({"kind": "pin", "tool": "a", "scope": "no_client"}, "scope"),
         ({"kind": "pin", "tool": "a", "expires_in": -1}, "expires_in"),
         ({"kind": "pin", "tool": "a", "expires_in": "60"}, "expires_in"),
         ({"kind": "pin", "tool": "a", "expires_at": 10**30}, "expires_at"),

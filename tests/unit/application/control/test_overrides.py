@@ -3,7 +3,6 @@
 import time
 
 import pytest
-from pydantic import TypeAdapter
 
 from riglm.application.control.overrides import delete_override, get_override, list_overrides, put_override
 from riglm.application.filtering.active_rules import Overrides
@@ -16,7 +15,6 @@ from tests.stores.memory import InMemoryAnalytics
 from tests.unit.application.control.parts import list_tools_now, open_session, running_proxy
 
 NOW = 1000.0
-_created = TypeAdapter(OverrideCreate)
 
 
 @pytest.fixture
@@ -41,7 +39,7 @@ def proxy(parts):
 
 
 async def put(proxy, tool="read", kind="pin", **wanted):
-    return await put_override(proxy, _created.validate_python({"kind": kind, "tool": tool, **wanted}))
+    return await put_override(proxy, OverrideCreate.model_validate({"kind": kind, "tool": tool, **wanted}))
 
 
 def in_force(proxy):
