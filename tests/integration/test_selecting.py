@@ -247,11 +247,11 @@ def test_what_cannot_be_used_is_refused_at_once_with_the_argument_and_the_fix(op
 @pytest.mark.parametrize(
     ("store", "words"),
     [
-        (".", "is a directory — fix: name a file in it, such as '.*riglm.db'"),
+        (".", "cannot be used as a store — fix: name a file that you may write"),
         ("junk.db", "'.*junk.db' is a file of something else — fix: name a different one"),
-        ("junk.db/agent.db", "'.*junk.db' is no directory, so that '.*agent.db' cannot be in it — fix: "),
+        ("junk.db/agent.db", "agent.db' cannot be used as a store — fix: "),
         (5, "expected str, .* — fix: give the path of a file"),
-        ("a\0b", "embedded null byte — fix: name another file"),
+        ("a\0b", "cannot be used as a store — fix: name a file"),
     ],
 )
 def test_a_store_that_can_be_none_is_refused_at_once_and_nothing_is_written(store, words, tmp_path, monkeypatch):

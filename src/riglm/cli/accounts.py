@@ -25,7 +25,7 @@ from riglm.cli.output import (
     json_time,
     print_json,
     print_result,
-    print_table,
+    print_rows,
     printable,
     written_time,
 )
@@ -158,15 +158,13 @@ def logout(server: _ServerArgument, principal: _PrincipalOption = "", as_json: J
 def list_accounts(as_json: JsonOption = False) -> None:
     """List the servers that riglm is signed in to. Tokens are not shown."""
     found = Container().account_file().list_accounts()
-    if as_json or not found:
-        words = "no accounts; to sign in: riglm login SERVER"
-        print_result([_fields(each) for each in found], words, as_json=as_json)
-        return
     rows = []
     for each in found:
         expiry = "refreshed automatically" if each.refresh_token else written_time(each.expires_at)
         rows.append((each.server, each.principal or "all callers", each.issuer, each.scope or "-", expiry))
-    print_table("Accounts", ("server", "used by", "issuer", "scopes", "expiry"), rows)
+    columns = ("server", "used by", "issuer", "scopes", "expiry")
+    words = "no accounts; to sign in: riglm login SERVER"
+    print_rows([_fields(each) for each in found], "Accounts", columns, rows, as_json=as_json, empty=words)
 
 
 def _fields(account: Account) -> dict[str, Any]:

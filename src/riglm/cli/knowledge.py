@@ -30,6 +30,7 @@ from riglm.cli.output import (
     json_time,
     print_json,
     print_result,
+    print_rows,
     print_table,
     printable,
     progress,
@@ -86,14 +87,12 @@ def list_(
     )
     with require_store(settings).knowledge() as store:
         found = [(table, piece) for table in Table for piece in store.newest(table, scope, limit)]
-    if as_json:
-        print_json([_piece_fields(table, piece) for table, piece in found])
-        return
     rows = []
     for table, piece in found:
         id_, created = table.public_id(str(piece.id)), written_time(piece.created_at)
         rows.append((id_, created, ", ".join(piece.tags), _format_piece(piece)[:_MAX_SHOWN_LENGTH]))
-    print_table(f"Knowledge of {_format_owner(principal)}", ["id", "created", "tags", "text"], rows)
+    title, fields = f"Knowledge of {_format_owner(principal)}", [_piece_fields(*each) for each in found]
+    print_rows(fields, title, ("id", "created", "tags", "text"), rows, as_json=as_json, empty="nothing is known yet")
 
 
 @app.command()

@@ -24,7 +24,7 @@ _PIPE_COLUMNS = 10_000
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(json.dumps(value, indent=2, default=str))
 
 
 def print_result(fields: Any, words: str, *, as_json: bool) -> None:
@@ -35,9 +35,27 @@ def print_result(fields: Any, words: str, *, as_json: bool) -> None:
         typer.echo(words)
 
 
-def print_nothing_recorded() -> None:
-    """Print how to record something."""
-    typer.echo("nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`")
+NOTHING_RECORDED: Final = "nothing recorded yet: put riglm in front of a server, for example `riglm run -- COMMAND`"
+
+
+def print_rows(
+    fields: Sequence[Any],
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    as_json: bool,
+    empty: str = NOTHING_RECORDED,
+    explanation: str = "",
+) -> None:
+    """Print records as one JSON document, or as a table with an explanation; without any, what `empty` has."""
+    if as_json:
+        print_json(fields)
+    elif not rows:
+        typer.echo(empty)
+    else:
+        print_table(title, columns, rows)
+        typer.echo(explanation, nl=bool(explanation))
 
 
 def create_console(*, quiet: bool = False) -> "Console":

@@ -22,13 +22,13 @@ from riglm.application.reports.report import build_report, cost_rows, recorded_f
 from riglm.application.reports.session_replay import ReplayedHistory, replay_history
 from riglm.cli.output import (
     MAX_ROWS,
+    NOTHING_RECORDED,
     ConfigOption,
     JsonOption,
     create_console,
     create_table,
     json_time,
     print_json,
-    print_nothing_recorded,
     print_table,
     printable,
     progress,
@@ -108,7 +108,7 @@ def evaluate(
     if as_json:
         print_json(found)
     elif not any(found.values()):
-        print_nothing_recorded()
+        typer.echo(NOTHING_RECORDED)
     else:
         _print_rows("Recorded sessions: price of model requests, relative to no proxy", found["recorded"])
         _print_rows("What each strategy would have shown", found["strategies"])

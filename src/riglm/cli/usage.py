@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -19,13 +20,14 @@ from riglm.application.reports.figures import (
 )
 from riglm.cli.output import (
     MAX_ROWS,
+    NOTHING_RECORDED,
     ConfigOption,
     JsonOption,
     create_console,
     create_table,
     json_time,
     print_json,
-    print_nothing_recorded,
+    print_rows,
     print_table,
     written_time,
 )
@@ -75,6 +77,8 @@ _LIST_COLUMNS: Final = {
     "tokens_resent": "re-sent",
     "tokens_net": "net saved",
 }
+_SESSION_FIELDS: Final = ("profile", "project", "transport", "era", "protocol_version", "method", "confidence")
+_SUMMARY_FIELDS: Final = ("invocations", "failures", "exposures", "list_changes", "searches")
 _MAX_PAIRS: Final = 20
 _WATCH_SECONDS: Final = 2.0
 
@@ -102,14 +106,9 @@ def sessions(
         return
     with store or contextlib.nullcontext() as stored:
         found = [] if stored is None else stored.list_sessions(limit)
-    if as_json:
-        print_json([session_fields(summary) for summary in found])
-    elif not found:
-        print_nothing_recorded()
-    else:
-        columns = ("session", "started", "client", "reached by", "era", "recognised by", "calls", "failed")
-        print_table("Sessions", columns, map(_session_row, found))
-        typer.echo(_SESSIONS_EXPLANATION)
+    fields, rows = [*map(session_fields, found)], [*map(_session_row, found)]
+    columns = ("session", "started", "client", "reached by", "era", "recognised by", "calls", "failed")
+    print_rows(fields, "Sessions", columns, rows, as_json=as_json, explanation=_SESSIONS_EXPLANATION)
 
 
 def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
@@ -117,14 +116,9 @@ def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     settings = settings_in_use(config)
     with find_store(settings) or contextlib.nullcontext() as store:
         found = [] if store is None else tool_statistics(_read_figures(store, settings))
-    if as_json:
-        print_json([tool_fields(tool) for tool in found])
-    elif not found:
-        print_nothing_recorded()
-    else:
-        columns = ("tool", "server", "calls", "failed", "listed", "searched", "sessions")
-        print_table("Tools", (*columns, "median ms", "p95 ms", "last used"), map(_tool_row, found))
-        typer.echo(_TOOLS_EXPLANATION)
+    fields, rows = [*map(tool_fields, found)], [*map(_tool_row, found)]
+    columns = "tool", "server", "calls", "failed", "listed", "searched", "sessions", "median ms", "p95 ms", "last used"
+    print_rows(fields, "Tools", columns, rows, as_json=as_json, explanation=_TOOLS_EXPLANATION)
 
 
 def stats(
@@ -136,7 +130,7 @@ def stats(
     settings = settings_in_use(config)
     store = find_store(settings)
     if store is None:
-        print_json(_summarize_figures(Observations(), ())) if as_json else print_nothing_recorded()
+        print_json(_summarize_figures(Observations(), ())) if as_json else typer.echo(NOTHING_RECORDED)
         return
     with store:
         found = _read_stats(store, settings)
@@ -234,43 +228,21 @@ def session_fields(summary: SessionSummary) -> dict[str, Any]:
     """A session for JSON output."""
     session = summary.session
     return {
-        "id": str(session.id),
+        "id": session.id,
         "started_at": json_time(session.started_at),
         "ended_at": json_time(session.ended_at),
         "client": session.client.name,
         "client_version": session.client.version,
-        "profile": session.profile,
-        "project": session.project,
-        "transport": session.transport.value,
-        "era": session.era.value,
-        "protocol_version": session.protocol_version,
-        "method": session.method.value,
-        "confidence": session.confidence.value,
+        **{name: getattr(session, name) for name in _SESSION_FIELDS},
         "tools_available": len(session.tools_available),
-        "invocations": summary.invocations,
-        "failures": summary.failures,
-        "exposures": summary.exposures,
-        "list_changes": summary.list_changes,
-        "searches": summary.searches,
+        **{name: getattr(summary, name) for name in _SUMMARY_FIELDS},
     }
 
 
 def invocation_fields(call: ToolInvocation) -> dict[str, Any]:
-    """An invocation for JSON output."""
-    return {
-        "id": str(call.id),
-        "sequence_number": call.sequence_number,
-        "tool": call.tool,
-        "upstream": call.upstream,
-        "timestamp": json_time(call.timestamp),
-        "duration_ms": round(call.duration_ms, 3),
-        "success": call.success,
-        "error_kind": call.error_kind.value if call.error_kind else None,
-        "error_code": call.error_code,
-        "found": call.found.value,
-        "arguments_hash": call.arguments_hash,
-        "arguments": call.arguments,
-    }
+    """An invocation for JSON output, without its session."""
+    fields = {name: value for name, value in msgspec.to_builtins(call).items() if name != "session_id"}
+    return {**fields, "timestamp": json_time(call.timestamp), "duration_ms": round(call.duration_ms, 3)}
 
 
 def tool_fields(tool: ToolEntry) -> dict[str, Any]:
@@ -302,7 +274,7 @@ def _print_session(store: AnalyticsPort, wanted: str, as_json: bool) -> None:
     found = find_session(store, wanted)
     calls = store.list_invocations(found.session.id)
     if as_json:
-        print_json({"session": session_fields(found), "invocations": [invocation_fields(call) for call in calls]})
+        print_json({"session": session_fields(found), "invocations": [*map(invocation_fields, calls)]})
         return
     columns = ("#", "time", "tool", "server", "ms", "outcome", "found by")
     print_table(f"Calls of session {found.session.id}", columns, map(_call_row, calls))
@@ -325,5 +297,5 @@ def _tool_row(tool: ToolEntry) -> Sequence[object]:
 
 def _call_row(call: ToolInvocation) -> Sequence[object]:
     outcome = "ok" if call.success else " ".join(str(part) for part in (call.error_kind, call.error_code) if part)
-    time = written_time(call.timestamp)
-    return call.sequence_number, time, call.tool, call.upstream, call.duration_ms, outcome, call.found.value
+    place = call.sequence_number, written_time(call.timestamp), call.tool, call.upstream
+    return *place, call.duration_ms, outcome, call.found.value

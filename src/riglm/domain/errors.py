@@ -41,10 +41,6 @@ class StateUnavailableError(RiglmError):
     """What the processes share of their sessions cannot be read now; each goes on with what it knows itself."""
 
 
-class SessionEndedError(RiglmError):
-    """The client ended the session at another process."""
-
-
 class ControlError(RiglmError):
     """What was asked of the control API cannot be had or done; nothing was changed."""
 

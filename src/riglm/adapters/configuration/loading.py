@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -86,9 +87,6 @@ class Draft:
             here[last] = value
 
 
-_STRUCTURE = r'"(?:\\.|[^"\\\n])*"(?P<key>\s*:)?|[{}\[\]]'
-
-
 def read_document(file: Path) -> tuple[dict[str, Any], list[ConfigProblem]]:
     """Return the values of a `.json` file, in which comments may be, or else of a YAML file, and its duplicate keys.
 
@@ -131,7 +129,7 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
                 if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
                     continue
                 if key.value in seen:
-                    problems.append(_twice(source, key.value, key.start_mark.line + 1))
+                    problems.append(_twice(source, key.value, f"line {key.start_mark.line + 1}"))
                 seen.add(key.value)
             return super().construct_mapping(node, deep)
 
@@ -150,9 +148,15 @@ def _read_yaml(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
 def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     from riglm.domain.client_setup import plain_json
 
-    plain = plain_json(text)
+    problems: list[ConfigProblem] = []
+
+    def construct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in pairs)
+        problems.extend(_twice(source, key, "") for key, count in counts.items() if count > 1)
+        return dict(pairs)
+
     try:
-        values = json.loads(plain)
+        return json.loads(plain_json(text), object_pairs_hook=construct), problems
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         what = f"this is not JSON ({error.msg})"
@@ -160,26 +164,10 @@ def _read_json(text: str, source: str) -> tuple[Any, list[ConfigProblem]]:
     except (ValueError, RecursionError) as error:
         what = f"this is not JSON that riglm reads ({type(error).__name__})"
         raise refusal(source, "", what, "mind long numbers and depth") from None
-    return values, [_twice(source, key, line) for key, line in _keys_twice(plain)]
 
 
-def _keys_twice(text: str) -> Iterator[tuple[str, int]]:
-    open_objects: list[set[str]] = []
-    for found in re.finditer(_STRUCTURE, text):
-        mark = found.group()
-        if mark in "{[":
-            open_objects.append(set())
-        elif mark in "}]":
-            open_objects.pop()
-        elif found["key"]:
-            key = json.loads(mark[: -len(found["key"])])
-            if key in open_objects[-1]:
-                yield key, text.count("\n", 0, found.start()) + 1
-            open_objects[-1].add(key)
-
-
-def _twice(source: str, key: str, line: int) -> ConfigProblem:
-    return ConfigProblem(source, f"line {line}", f"the key `{key}` occurs twice in one place", "keep one of them")
+def _twice(source: str, key: str, place: str) -> ConfigProblem:
+    return ConfigProblem(source, place, f"the key `{key}` occurs twice in one place", "keep one of them")
 
 
 FILE_NAME = "riglm.yaml"

@@ -100,11 +100,17 @@ def require_store_file(configuration: Configuration, file: Path, is_ours: Callab
 
     `is_ours` returns whether an existing file is, or was, a database, and raises `OSError`.
     """
+    what, fix = f"{str(file)!r} cannot be used as a store", "name a file that you may write, or that can be made"
     try:
-        what, fix = _unusable_file(file, is_ours)
+        directory = next(parent for parent in file.absolute().parents if parent.exists())
+        is_usable = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK) and "\0" not in str(file)
+        if is_usable and file.exists():
+            is_usable = file.is_file() and os.access(file, os.R_OK | os.W_OK)
+            if is_usable and not is_ours(file):
+                is_usable, what, fix = False, f"{str(file)!r} is a file of something else", "name a different one"
     except (OSError, ValueError) as error:
-        what, fix = f"{str(file)!r} cannot be used: {error}", "name another file"
-    if what:
+        is_usable, what = False, f"{what}: {error}"
+    if not is_usable:
         path = ("storage", "path")
         raise refusal(origin_of(path, configuration.origins, "default"), dotted(path), what, fix)
 
@@ -164,30 +170,3 @@ def _found(program: str, spec: UpstreamSpec, environment: Mapping[str, str]) -> 
     if "/" in program:
         return shutil.which(Path(spec.cwd or ".") / program) is not None
     return shutil.which(program, path=spec.env.get("PATH", environment.get("PATH"))) is not None
-
-
-def _unusable_file(file: Path, is_ours: Callable[[Path], bool]) -> tuple[str, str]:
-    """What keeps a file from being a store, and what to do; empty when nothing does."""
-    if file.is_dir():
-        return f"{str(file)!r} is a directory", f"name a file in it, such as {str(file / 'riglm.db')!r}"
-    try:
-        file.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return _unusable_place(file)
-    if not file.is_file():
-        return f"{str(file)!r} is no file", "name one, or one that is still to be made"
-    if not os.access(file, os.R_OK | os.W_OK):
-        return f"{str(file)!r} may not be read and written", "give the user who runs this both rights, or name another"
-    if not is_ours(file):
-        return f"{str(file)!r} is a file of something else", "name a different one; this one is left unchanged"
-    return _unusable_place(file)
-
-
-def _unusable_place(file: Path) -> tuple[str, str]:
-    directory = next(parent for parent in file.absolute().parents if parent.exists())
-    if not directory.is_dir():
-        return f"{str(directory)!r} is no directory, so that {str(file)!r} cannot be in it", "name another place"
-    if not os.access(directory, os.W_OK | os.X_OK):
-        fix = "give the user who runs this the right, or name another"
-        return f"nothing may be written into {str(directory)!r}", fix
-    return "", ""

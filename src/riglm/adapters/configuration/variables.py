@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from riglm.domain.schemas.filtering import DEFAULT_CANDIDATES, DEFAULT_MIN_FLOOR, MAX_CANDIDATES, KnowledgeSettings
-from riglm.domain.schemas.problems import TOP, ConfigProblem, IndexedKeyPath, SchemaNode, dotted
+from riglm.domain.schemas.problems import TOP, ConfigProblem, IndexedKeyPath, SchemaNode, dotted, keys_at
 
 if TYPE_CHECKING:
     from riglm.adapters.configuration.loading import Draft
@@ -43,7 +43,7 @@ def read_variables(
         if shape is not None:
             yield _setting(name, path, shape, text)
         elif path or _NESTED in name or _looks_like_a_setting(name.removeprefix(PREFIX).lower()):
-            yield _unknown(name, path)
+            yield _unknown(name)
 
 
 def _place(words: list[str], servers: tuple[str, ...]) -> tuple[IndexedKeyPath, SchemaNode | None]:
@@ -94,22 +94,16 @@ def _looks_like_a_setting(name: str) -> bool:
     return not underscore or first in known or bool(get_close_matches(name, known, n=1, cutoff=0.8))
 
 
-def _unknown(name: str, path: IndexedKeyPath) -> ConfigProblem:
-    words = name.removeprefix(PREFIX).split(_NESTED)
-    shape: SchemaNode | None = TOP
-    for part in path:
-        shape = shape.below(part) if shape else None
-    choices = {_plain(key): key for key in (shape.keys if shape else {})}
-    word = words[min(len(path), len(words) - 1)].lower()
-    first, _, rest = word.partition("_")
-    if not path and rest and first in choices:
-        return ConfigProblem(
-            name, "", "there is no such setting", f"did you mean {(PREFIX + first + _NESTED + rest).upper()}?"
-        )
-    close = get_close_matches(word, choices, n=1)
-    known = [PREFIX + _NESTED.join([*map(str, path), choice]).upper() for choice in close or choices]
-    fix = f"did you mean {known[0]}?" if close else f"known are {', '.join(known)}" if known else "remove it"
+def _unknown(name: str) -> ConfigProblem:
+    close = get_close_matches(name, _list_names(), n=1, cutoff=0.8)
+    fix = f"did you mean {close[0]}?" if close else "remove it; `riglm config schema` has all settings"
     return ConfigProblem(name, "", "there is no such setting", fix)
+
+
+def _list_names() -> list[str]:
+    """Return the variables of all sections and of the settings directly in them."""
+    paths = [path for key in TOP.keys for path in ((key,), *((key, inner) for inner in keys_at((key,))))]
+    return [(PREFIX + _NESTED.join(path)).upper() for path in paths]
 
 
 _DEEPEST = 32
