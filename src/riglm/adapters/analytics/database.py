@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, PoolProxiedConnection, Select
+import sqlalchemy as sa
 
 from riglm.adapters.analytics.engine import (
     APART,
@@ -54,7 +54,7 @@ class FileConnection:
     or set aside.
     """
 
-    def __init__(self, url: str, engine: Engine, *, is_quarantining: bool) -> None:
+    def __init__(self, url: str, engine: sa.Engine, *, is_quarantining: bool) -> None:
         self.engine = engine
         self._url = url
         self._sets_aside = is_quarantining
@@ -62,7 +62,7 @@ class FileConnection:
         self._is_aside = False
         self._sound_until = 0.0
         self._appending = threading.Lock()
-        self._appender: PoolProxiedConnection | None = None
+        self._appender: sa.PoolProxiedConnection | None = None
 
     @property
     def is_in_place(self) -> bool:
@@ -187,13 +187,13 @@ class Database:
                 connected.close()
 
     @contextmanager
-    def reading(self, *, seconds: float | None = LONG_SECONDS) -> Iterator[Connection]:
+    def reading(self, *, seconds: float | None = LONG_SECONDS) -> Iterator[sa.Connection]:
         """Return a connection to read from; the statement timeout is `seconds`, with None `timeout`."""
         with self._used() as used, translated(self._url), reading(used.engine, seconds=seconds) as connection:
             yield connection
 
     @contextmanager
-    def writing(self, *, seconds: float | None = None) -> Iterator[Connection]:
+    def writing(self, *, seconds: float | None = None) -> Iterator[sa.Connection]:
         """Return a transaction to write in; the statement timeout is `seconds`, by default `timeout`.
 
         Raises `FileReplacedError` if it may have been written to a file that was replaced.
@@ -226,7 +226,7 @@ class Database:
             raise FileReplacedError(f"the file of the analytics store {safe_url(self._url)} was replaced meanwhile")
 
     @contextmanager
-    def apart(self) -> Iterator[Connection]:
+    def apart(self) -> Iterator[sa.Connection]:
         """Return a connection without transactions whose statements may take an hour."""
         with self._used() as used, translated(self._url):
             options = {APART: True, SECONDS: _APART_SECONDS}
@@ -292,7 +292,7 @@ class SqlStore:
     _names: Callable[[str], str]
 
     def _remove_found(
-        self, query: Select[Any], remove: Callable[[Connection, Sequence[Any]], _Answer]
+        self, query: sa.Select[Any], remove: Callable[[sa.Connection, Sequence[Any]], _Answer]
     ) -> Iterator[_Answer]:
         """Remove what a query finds until it finds nothing, in steps: each is a short transaction, with one answer."""
         while True:
@@ -310,7 +310,7 @@ _Given = ParamSpec("_Given")
 
 
 def reads(
-    query: Callable[Concatenate[_Store, Connection, _Given], _Answer], *, seconds: float | None = LONG_SECONDS
+    query: Callable[Concatenate[_Store, sa.Connection, _Given], _Answer], *, seconds: float | None = LONG_SECONDS
 ) -> Callable[Concatenate[_Store, _Given], _Answer]:
     """Provide a query method with a connection to read from; a statement may take a minute."""
 
@@ -323,7 +323,7 @@ def reads(
 
 
 def reads_quickly(
-    query: Callable[Concatenate[_Store, Connection, _Given], _Answer],
+    query: Callable[Concatenate[_Store, sa.Connection, _Given], _Answer],
 ) -> Callable[Concatenate[_Store, _Given], _Answer]:
     """Provide a query method with a connection to read from; a statement takes no longer than a record may."""
     return reads(query, seconds=None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from riglm.adapters.analytics import store_file
@@ -124,7 +124,7 @@ def is_postgresql(url: str) -> bool:
     return url.startswith(_POSTGRESQL)
 
 
-def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> Engine:
+def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = False) -> sa.Engine:
     """An engine that has not connected yet.
 
     A statement waits at most `timeout` seconds for another process that holds the database, and for a server's answer.
@@ -147,7 +147,7 @@ def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = F
 
 
 @contextmanager
-def writing(engine: Engine, *, seconds: float | None = None) -> Iterator[Connection]:
+def writing(engine: sa.Engine, *, seconds: float | None = None) -> Iterator[sa.Connection]:
     """Return a transaction to write in; the statement timeout is `seconds`, by default that of the engine.
 
     On SQLite it holds the right to write from its start, so that it cannot fail half-way for want of it.
@@ -157,13 +157,13 @@ def writing(engine: Engine, *, seconds: float | None = None) -> Iterator[Connect
 
 
 @contextmanager
-def reading(engine: Engine, *, seconds: float | None = LONG_SECONDS) -> Iterator[Connection]:
+def reading(engine: sa.Engine, *, seconds: float | None = LONG_SECONDS) -> Iterator[sa.Connection]:
     """Return a transaction to read in; the statement timeout is `seconds`, with None that of the engine."""
     with engine.execution_options(**{SECONDS: seconds}).connect() as connection:
         yield connection
 
 
-def lease(engine: Engine, url: str) -> AbstractContextManager[bool]:
+def lease(engine: sa.Engine, url: str) -> AbstractContextManager[bool]:
     """Hold the maintenance lease while the block runs; yields False if another process holds it."""
     if engine.dialect.name == "sqlite":
         return _file_lease(url)
@@ -172,10 +172,10 @@ def lease(engine: Engine, url: str) -> AbstractContextManager[bool]:
     return postgresql.lease(engine)
 
 
-def _sqlite_engine(url: str, timeout: float, *, durable: bool) -> Engine:
+def _sqlite_engine(url: str, timeout: float, *, durable: bool) -> sa.Engine:
     """An engine for SQLite that makes a missing file; statements wait `timeout` seconds for others."""
     file = database_file(url)
-    engine = create_engine(parsed(url), hide_parameters=True, connect_args={"timeout": timeout})
+    engine = sa.create_engine(parsed(url), hide_parameters=True, connect_args={"timeout": timeout})
 
     def set_up(connection: Any, _record: Any) -> None:
         connection.isolation_level = None  # the driver begins no transactions: _begin does
@@ -193,7 +193,7 @@ def _sqlite_engine(url: str, timeout: float, *, durable: bool) -> Engine:
             arguments[0] = parsed(url).database
         options["uri"] = True
 
-    def begin(connection: Connection) -> None:
+    def begin(connection: sa.Connection) -> None:
         if file is not None:
             store_file.extend_index(file)
         options = connection.get_execution_options()
@@ -205,16 +205,16 @@ def _sqlite_engine(url: str, timeout: float, *, durable: bool) -> Engine:
             store_file.extend_index(file)  # the last connection writes the journal back
 
     if parsed(url).database:
-        event.listen(engine, "do_connect", name_database)
-    event.listen(engine, "connect", set_up)
-    event.listen(engine, "begin", begin)
-    event.listen(engine, "close", close)
+        sa.event.listen(engine, "do_connect", name_database)
+    sa.event.listen(engine, "connect", set_up)
+    sa.event.listen(engine, "begin", begin)
+    sa.event.listen(engine, "close", close)
     return engine
 
 
-def parsed(url: str) -> URL:
+def parsed(url: str) -> sa.URL:
     """Return a URL as SQLAlchemy has it; all that follows `sqlite:///` is the file, with any characters."""
-    return URL.create("sqlite", database=url.removeprefix(_FILE)) if url.startswith(_FILE) else make_url(url)
+    return sa.URL.create("sqlite", database=url.removeprefix(_FILE)) if url.startswith(_FILE) else sa.make_url(url)
 
 
 def database_file(url: str) -> Path | None:
@@ -227,7 +227,7 @@ def database_file(url: str) -> Path | None:
     return Path(place.database)
 
 
-def prepare(engine: Engine, url: str) -> None:
+def prepare(engine: sa.Engine, url: str) -> None:
     """Let readers run next to the writer, and let a new file shrink a little at a time."""
     file = database_file(url)
     if file is None:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, func, select, text
+import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from riglm.adapters.analytics.engine import database_file, make_engine, reading, safe_url, translated
@@ -50,7 +50,7 @@ def inspect_store(url: str, *, timeout: float) -> StoreStatus:
         with _engine(url, file, timeout) as engine, reading(engine, seconds=timeout) as connection:
             current = current_revision(connection)
             if file is None:
-                size = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
+                size = connection.execute(sa.text("SELECT pg_database_size(current_database())")).scalar_one()
                 about["size_bytes"] = size
             pending = pending_after(current, url)
             if not pending:
@@ -59,21 +59,21 @@ def inspect_store(url: str, *, timeout: float) -> StoreStatus:
 
 
 @contextmanager
-def _engine(url: str, file: Path | None, timeout: float) -> Iterator[Engine]:
+def _engine(url: str, file: Path | None, timeout: float) -> Iterator[sa.Engine]:
     if file is None:
         engine = make_engine(url, timeout=timeout)
     else:
         opened = partial(connect, file.resolve(), "ro", timeout)
-        engine = create_engine("sqlite://", creator=opened, poolclass=NullPool, hide_parameters=True)
+        engine = sa.create_engine("sqlite://", creator=opened, poolclass=NullPool, hide_parameters=True)
     try:
         yield engine
     finally:
         engine.dispose()
 
 
-def _recorded(connection: Connection) -> dict[str, Any]:
-    latest = (func.max(invocation.c.timestamp), func.max(exposure.c.timestamp), func.max(session.c.started_at))
-    times = [connection.execute(select(each)).scalar_one() or 0.0 for each in latest]
+def _recorded(connection: sa.Connection) -> dict[str, Any]:
+    latest = (sa.func.max(invocation.c.timestamp), sa.func.max(exposure.c.timestamp), sa.func.max(session.c.started_at))
+    times = [connection.execute(sa.select(each)).scalar_one() or 0.0 for each in latest]
     now = time.time()
     return {
         "seconds_ahead": now - get_reliable_time(connection, now, now),
@@ -85,29 +85,31 @@ def _recorded(connection: Connection) -> dict[str, Any]:
     }
 
 
-def _clients(connection: Connection) -> tuple[RecordedClient, ...]:
-    last, name = func.max(session.c.started_at), session.c.client_name
-    query = select(name, last, func.count()).group_by(name).order_by(last.desc()).limit(_MAX_CLIENTS)
+def _clients(connection: sa.Connection) -> tuple[RecordedClient, ...]:
+    last, name = sa.func.max(session.c.started_at), session.c.client_name
+    query = sa.select(name, last, sa.func.count()).group_by(name).order_by(last.desc()).limit(_MAX_CLIENTS)
     clients = []
     for client, at, number in connection.execute(query).all():
         columns = (session.c.client_version.label("version"), session.c.era, session.c.transport, session.c.metadata)
-        mine = select(*columns).where(name == client, session.c.started_at == at).limit(1)
+        mine = sa.select(*columns).where(name == client, session.c.started_at == at).limit(1)
         details = dict(connection.execute(mine).mappings().one())
         why = details.pop("metadata").get(NO_TOOL_SEARCH, "")
         clients.append(RecordedClient(name=client, last_seen=at, sessions=number, no_tool_search=why, **details))
     return tuple(clients)
 
 
-def _changed_tools(connection: Connection) -> tuple[tuple[str, str], ...]:
+def _changed_tools(connection: sa.Connection) -> tuple[tuple[str, str], ...]:
     is_changed = (tool_pin.c.seen_digest != "") & (tool_pin.c.seen_digest != tool_pin.c.digest)
-    query = select(tool_pin.c.server, tool_pin.c.name).where(is_changed).order_by(tool_pin.c.server, tool_pin.c.name)
+    query = sa.select(tool_pin.c.server, tool_pin.c.name).where(is_changed).order_by(tool_pin.c.server, tool_pin.c.name)
     return tuple((server, name) for server, name in connection.execute(query))
 
 
-def _knowledge(connection: Connection) -> KnowledgeTotals:
+def _knowledge(connection: sa.Connection) -> KnowledgeTotals:
     pieces = without = 0
     for table in (thought, kg_entity, kg_observation):
-        all_, embedded = connection.execute(select(func.count(), func.count(table.c.model)).select_from(table)).one()
+        all_, embedded = connection.execute(
+            sa.select(sa.func.count(), sa.func.count(table.c.model)).select_from(table)
+        ).one()
         pieces += all_
         without += all_ - embedded
     return KnowledgeTotals(pieces=pieces, without_vector=without)

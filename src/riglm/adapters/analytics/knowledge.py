@@ -11,24 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Pool,
-    Select,
-    Text,
-    bindparam,
-    case,
-    delete,
-    false,
-    func,
-    or_,
-    select,
-    true,
-    type_coerce,
-    update,
-)
-from sqlalchemy import Table as SqlTable
+import sqlalchemy as sa
 
 from riglm.adapters.analytics.database import Database, SqlStore, reads
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
@@ -58,7 +41,7 @@ if TYPE_CHECKING:
 
 Piece = Thought | Entity | Observation
 
-TABLES: Final[Mapping[Table, SqlTable]] = {
+TABLES: Final[Mapping[Table, sa.Table]] = {
     Table.THOUGHTS: thought,
     Table.ENTITIES: kg_entity,
     Table.OBSERVATIONS: kg_observation,
@@ -86,17 +69,17 @@ TableVersion = tuple[int, int]
 """When a table's pieces were changed last, and when some were removed, by the table's own clock."""
 
 
-def get_table_version(connection: Connection, table: SqlTable) -> TableVersion:
+def get_table_version(connection: sa.Connection, table: sa.Table) -> TableVersion:
     """Return the version of a table; (0, 0) if it never had a piece."""
     clock = knowledge_clock.c
-    row = connection.execute(select(clock.changed, clock.removed).where(clock.piece == table.name)).one_or_none()
+    row = connection.execute(sa.select(clock.changed, clock.removed).where(clock.piece == table.name)).one_or_none()
     return (0, 0) if row is None else (row.changed, row.removed)
 
 
 class KnowledgeIndex:
     """All pieces of a table with a vector of one model, as they were at one version of the table."""
 
-    def __init__(self, connection: Connection, table: SqlTable, model: str, dimensions: int) -> None:
+    def __init__(self, connection: sa.Connection, table: sa.Table, model: str, dimensions: int) -> None:
         """Read the pieces. A reader that comes meanwhile to a later version reads them again."""
         self.version = get_table_version(connection, table)
         self.model = model
@@ -109,11 +92,11 @@ class KnowledgeIndex:
         self._owner_numbers: dict[str, int] = {}
         owners: list[int] = []
         hidden: list[bool] = []
-        query = select(
+        query = sa.select(
             columns.id,
             columns.owner,
-            type_coerce(columns.tags, Text).label("tags"),
-            (columns.is_private if "is_private" in columns else false()).label("hidden"),
+            sa.type_coerce(columns.tags, sa.Text).label("tags"),
+            (columns.is_private if "is_private" in columns else sa.false()).label("hidden"),
             columns.vector,
         )
         ordered = query.where(fits).order_by(columns.changed, columns.id).limit(room)
@@ -177,7 +160,7 @@ class SqlKnowledge(SqlStore, KnowledgePort):
         self._database = Database(url, timeout=timeout)
         self._indexing = threading.Lock()
         self._indexes: dict[Table, KnowledgeIndex] = {}
-        self._indexed: Pool | None = None
+        self._indexed: sa.Pool | None = None
 
     def __enter__(self) -> Self:
         self._database.open()
@@ -209,7 +192,7 @@ class SqlKnowledge(SqlStore, KnowledgePort):
 
     @reads
     def nearest(
-        self, connection: Connection, table: Table, asked: Embedding, scope: Scope, most: int
+        self, connection: sa.Connection, table: Table, asked: Embedding, scope: Scope, most: int
     ) -> Sequence[SnippetCandidate]:
         found = self._index(connection, table, asked).nearest(asked, scope, most)
         rows = _rows(connection, TABLES[table], [id_ for id_, _ in found])
@@ -227,7 +210,7 @@ class SqlKnowledge(SqlStore, KnowledgePort):
         ]
 
     @reads
-    def counts(self, connection: Connection, owner: str | None, model: str) -> KnowledgeCounts:
+    def counts(self, connection: sa.Connection, owner: str | None, model: str) -> KnowledgeCounts:
         return KnowledgeCounts(
             thoughts=count(connection, thought, _of(thought, owner)),
             entities=count(connection, kg_entity, _of(kg_entity, owner)),
@@ -239,43 +222,43 @@ class SqlKnowledge(SqlStore, KnowledgePort):
         )
 
     @reads
-    def entities_named(self, connection: Connection, owner: str, names: Sequence[str]) -> Sequence[Entity]:
-        query = select(*_without_vector(kg_entity)).where(kg_entity.c.owner == owner)
+    def entities_named(self, connection: sa.Connection, owner: str, names: Sequence[str]) -> Sequence[Entity]:
+        query = sa.select(*_without_vector(kg_entity)).where(kg_entity.c.owner == owner)
         found = rows_in(connection, query, kg_entity.c.hash, map(content_hash, names))
         return [_to_piece(Entity, row) for row in found]
 
     @reads
-    def relations_of(self, connection: Connection, owner: str, names: Sequence[str]) -> Sequence[Relation]:
+    def relations_of(self, connection: sa.Connection, owner: str, names: Sequence[str]) -> Sequence[Relation]:
         hashes = [content_hash(name) for name in names]
-        query = select(kg_relation).where(kg_relation.c.owner == owner)
+        query = sa.select(kg_relation).where(kg_relation.c.owner == owner)
         ends = (kg_relation.c.source_hash, kg_relation.c.target_hash)
         found = (row for end in ends for row in rows_in(connection, query, end, hashes))
         return list({row.hash: _to_relation(row) for row in found}.values())
 
     @reads
-    def ids(self, connection: Connection, table: Table, scope: Scope) -> Sequence[UUID]:
+    def ids(self, connection: sa.Connection, table: Table, scope: Scope) -> Sequence[UUID]:
         columns = TABLES[table].c
-        rows = connection.execute(_seen(select(columns.id, columns.tags), table, scope))
+        rows = connection.execute(_seen(sa.select(columns.id, columns.tags), table, scope))
         return [row.id for row in rows if _is_tagged(row, scope)]
 
     @reads
-    def newest(self, connection: Connection, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
+    def newest(self, connection: sa.Connection, table: Table, scope: Scope, most: int) -> Sequence[Piece]:
         kept = TABLES[table]
-        query = _seen(select(*_without_vector(kept)), table, scope)
+        query = _seen(sa.select(*_without_vector(kept)), table, scope)
         rows = connection.execute(query.order_by(kept.c.created_at.desc(), kept.c.id.desc()))
         tagged = (row for row in rows.yield_per(_ROW_BATCH_SIZE) if _is_tagged(row, scope))
         return [_to_piece(PIECES[table], row) for row in islice(tagged, most)]
 
     @reads
-    def without_vector(self, connection: Connection, table: Table, model: str, most: int) -> Sequence[Piece]:
+    def without_vector(self, connection: sa.Connection, table: Table, model: str, most: int) -> Sequence[Piece]:
         kept = TABLES[table]
-        query = select(*_without_vector(kept)).where(_lacks_vector(kept, model))
+        query = sa.select(*_without_vector(kept)).where(_lacks_vector(kept, model))
         rows = connection.execute(query.order_by(kept.c.created_at, kept.c.id).limit(most))
         return [_to_piece(PIECES[table], row) for row in rows]
 
     def set_vectors(self, table: Table, embeddings: Sequence[tuple[UUID, Embedding]]) -> None:
         kept = TABLES[table]
-        change = update(kept).where(kept.c.id == bindparam("piece"))
+        change = sa.update(kept).where(kept.c.id == sa.bindparam("piece"))
         with self._database.writing() as connection:
             changed = _tick(connection, kept)
             rows = [{"piece": id_, **_vector(each), "changed": changed} for id_, each in embeddings]
@@ -293,16 +276,16 @@ class SqlKnowledge(SqlStore, KnowledgePort):
                 mine = kept.c.id.in_(some) & _of(kept, owner)
                 if table is Table.ENTITIES:
                     _forget_dependents(connection, mine, changed)
-                gone += connection.execute(delete(kept).where(mine)).rowcount
+                gone += connection.execute(sa.delete(kept).where(mine)).rowcount
         return gone
 
     def forget_owner(self, owner: str | None) -> int:
         gone = 0
         with self._database.writing() as connection:
             for kept in TABLES.values():
-                gone += connection.execute(delete(kept).where(_of(kept, owner))).rowcount
+                gone += connection.execute(sa.delete(kept).where(_of(kept, owner))).rowcount
                 _tick(connection, kept, removed=True)
-            connection.execute(delete(kg_relation).where(_of(kg_relation, owner)))
+            connection.execute(sa.delete(kg_relation).where(_of(kg_relation, owner)))
         return gone
 
     def _add(self, table: Table, pieces: Sequence[_Kept]) -> UpsertCounts:
@@ -318,7 +301,7 @@ class SqlKnowledge(SqlStore, KnowledgePort):
             new = count(connection, kept) - before
             return UpsertCounts(new, count(connection, kept, kept.c.changed == changed) - new)
 
-    def _index(self, connection: Connection, table: Table, asked: Embedding) -> KnowledgeIndex:
+    def _index(self, connection: sa.Connection, table: Table, asked: Embedding) -> KnowledgeIndex:
         """Return the index of a table for a model, read again if the table has changed or the file was replaced."""
         with self._indexing:
             if connection.engine.pool is not self._indexed:
@@ -335,11 +318,11 @@ class SqlKnowledge(SqlStore, KnowledgePort):
             return index
 
 
-def _limited(connection: Connection, table: Table, pieces: Sequence[_Kept]) -> list[_Kept]:
+def _limited(connection: sa.Connection, table: Table, pieces: Sequence[_Kept]) -> list[_Kept]:
     """Pieces, with what limits those of them that are there already, or came before in the same few."""
     kept = TABLES[table]
     keys = [_identity(piece) for piece in pieces]
-    query = select(*_without_vector(kept)).where(
+    query = sa.select(*_without_vector(kept)).where(
         kept.c.owner.in_({piece.owner for piece in pieces}), kept.c.hash.in_(set(keys))
     )
     known: dict[tuple[str, str], Any] = {
@@ -353,23 +336,25 @@ def _limited(connection: Connection, table: Table, pieces: Sequence[_Kept]) -> l
     return found
 
 
-def _put(connection: Connection, table: SqlTable) -> Any:
+def _put(connection: sa.Connection, table: sa.Table) -> Any:
     """Adds a piece; of one that is there already it takes what is new. What limits it is in it already."""
     insert = insert_into(connection, table)
     new, old = insert.excluded, table.c
     has_vector = new.model.is_not(None)
-    is_newer = has_vector & or_(old.model.is_(None), old.model != new.model)
-    is_other = or_(
+    is_newer = has_vector & sa.or_(old.model.is_(None), old.model != new.model)
+    is_other = sa.or_(
         *(new[name] != old[name] for name in ("text", "kind") if name in old and table is kg_entity), is_newer
     )
-    taken: dict[str, Any] = {name: case((is_other, new[name]), else_=old[name]) for name in _TAKEN if name in old}
+    taken: dict[str, Any] = {name: sa.case((is_other, new[name]), else_=old[name]) for name in _TAKEN if name in old}
     limits = [name for name in _LIMITS if name in old]
     taken |= {name: new[name] for name in (*limits, "changed")}
     is_limited = (new[name] != old[name] for name in limits)
-    return insert.on_conflict_do_update(index_elements=["owner", "hash"], set_=taken, where=or_(is_other, *is_limited))
+    return insert.on_conflict_do_update(
+        index_elements=["owner", "hash"], set_=taken, where=sa.or_(is_other, *is_limited)
+    )
 
 
-def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> int:
+def _tick(connection: sa.Connection, table: sa.Table, *, removed: bool = False) -> int:
     """Advance a table's clock and return it. The transaction excludes all others until it ends.
 
     It is the time of day, in microseconds, and never goes back: what is written after a backup was restored is later
@@ -387,22 +372,22 @@ def _tick(connection: Connection, table: SqlTable, *, removed: bool = False) -> 
     return int(connection.execute(ticking).scalar_one())
 
 
-def _later(shown: ColumnElement[int], now: int) -> ColumnElement[int]:
-    return case((shown < now, now), else_=shown + 1)
+def _later(shown: sa.ColumnElement[int], now: int) -> sa.ColumnElement[int]:
+    return sa.case((shown < now, now), else_=shown + 1)
 
 
-def _rows(connection: Connection, table: SqlTable, ids: Sequence[UUID]) -> dict[UUID, Any]:
+def _rows(connection: sa.Connection, table: sa.Table, ids: Sequence[UUID]) -> dict[UUID, Any]:
     """What answers are made of; of a text no more than a snippet is cut from, however many megabytes it has."""
-    beginning = func.substr(table.c.text, 1, _TEXT_READ, type_=SafeText).label("text")
+    beginning = sa.func.substr(table.c.text, 1, _TEXT_READ, type_=SafeText).label("text")
     wanted = [column for column in (table.c.id, table.c.get("origin"), table.c.created_at) if column is not None]
-    return {row.id: row for row in rows_in(connection, select(*wanted, beginning), table.c.id, ids)}
+    return {row.id: row for row in rows_in(connection, sa.select(*wanted, beginning), table.c.id, ids)}
 
 
-def _without_vector(table: SqlTable) -> list[Any]:
+def _without_vector(table: sa.Table) -> list[Any]:
     return [column for column in table.c if column.name != "vector"]
 
 
-def _seen(query: Select[Any], table: Table, scope: Scope) -> Select[Any]:
+def _seen(query: sa.Select[Any], table: Table, scope: Scope) -> sa.Select[Any]:
     """Those rows of a query that the scope lets be seen, tags aside."""
     query = query.where(_of(TABLES[table], scope.owner))
     return query.where(~thought.c.is_private) if table is Table.THOUGHTS and not scope.include_private else query
@@ -413,12 +398,12 @@ def _is_tagged(row: Any, scope: Scope) -> bool:
     return (not scope.include_tags or bool(tags & scope.include_tags)) and not tags & scope.exclude_tags
 
 
-def _of(table: SqlTable, owner: str | None) -> ColumnElement[bool]:
-    return true() if owner is None else table.c.owner == owner
+def _of(table: sa.Table, owner: str | None) -> sa.ColumnElement[bool]:
+    return sa.true() if owner is None else table.c.owner == owner
 
 
-def _lacks_vector(table: SqlTable, model: str) -> ColumnElement[bool]:
-    return or_(table.c.model.is_(None), table.c.model != model)
+def _lacks_vector(table: sa.Table, model: str) -> sa.ColumnElement[bool]:
+    return sa.or_(table.c.model.is_(None), table.c.model != model)
 
 
 def _to_row(piece: Piece, changed: int) -> DatabaseRow:
@@ -473,28 +458,28 @@ def _to_piece(kind: type[_Kept], row: Any) -> _Kept:
     return kind(**values)
 
 
-def _forget_dependents(connection: Connection, entities: ColumnElement[bool], changed: int) -> None:
+def _forget_dependents(connection: sa.Connection, entities: sa.ColumnElement[bool], changed: int) -> None:
     """Remove the observations and relations of entities that are about to go.
 
     Related entities get a new text, at that tick of the table's clock, and wait for a new vector.
     """
     going: dict[str, set[str]] = defaultdict(set)
-    for row in connection.execute(select(kg_entity.c.owner, kg_entity.c.hash).where(entities)):
+    for row in connection.execute(sa.select(kg_entity.c.owner, kg_entity.c.hash).where(entities)):
         going[row.owner].add(row.hash)
     for owner, hashes in going.items():
         neighbours = _ends_of(connection, owner, hashes) - hashes
         for some in slices(sorted(hashes)):
             observed = kg_observation.c
-            connection.execute(delete(kg_observation).where(observed.owner == owner, observed.about.in_(some)))
-            connection.execute(delete(kg_relation).where(kg_relation.c.owner == owner, _touches(some)))
+            connection.execute(sa.delete(kg_observation).where(observed.owner == owner, observed.about.in_(some)))
+            connection.execute(sa.delete(kg_relation).where(kg_relation.c.owner == owner, _touches(some)))
         _refresh_texts(connection, owner, neighbours, changed)
 
 
-def _refresh_texts(connection: Connection, owner: str, entities: Collection[str], changed: int) -> int:
+def _refresh_texts(connection: sa.Connection, owner: str, entities: Collection[str], changed: int) -> int:
     """Write the text of an owner's entities, by hash, from their current relations; return how many changed."""
     told = 0
     columns = kg_entity.c
-    mine = select(columns.id, columns.hash, columns.name, columns.kind, columns.text).where(columns.owner == owner)
+    mine = sa.select(columns.id, columns.hash, columns.name, columns.kind, columns.text).where(columns.owner == owner)
     for some in slices(sorted(entities)):
         related: dict[str, list[Relation]] = defaultdict(list)
         for source, target, relation in _relations(connection, owner, some):
@@ -504,21 +489,21 @@ def _refresh_texts(connection: Connection, owner: str, entities: Collection[str]
             text = entity_text(row.name, row.kind, related[row.hash])
             if text != row.text:
                 fresh = {"text": text, "changed": changed, **_vector(None)}
-                connection.execute(update(kg_entity).where(columns.id == row.id).values(**fresh))
+                connection.execute(sa.update(kg_entity).where(columns.id == row.id).values(**fresh))
                 told += 1
     return told
 
 
-def _ends_of(connection: Connection, owner: str, entities: Collection[str]) -> set[str]:
+def _ends_of(connection: sa.Connection, owner: str, entities: Collection[str]) -> set[str]:
     found = (_relations(connection, owner, some) for some in slices(sorted(entities)))
     return {end for some in found for source, target, _ in some for end in (source, target)}
 
 
-def _relations(connection: Connection, owner: str, entities: Collection[str]) -> Iterator[tuple[str, str, Relation]]:
+def _relations(connection: sa.Connection, owner: str, entities: Collection[str]) -> Iterator[tuple[str, str, Relation]]:
     """Return the hashed ends of each relation of these entities, and the relation."""
-    query = select(kg_relation).where(kg_relation.c.owner == owner, _touches(entities))
+    query = sa.select(kg_relation).where(kg_relation.c.owner == owner, _touches(entities))
     return ((row.source_hash, row.target_hash, _to_relation(row)) for row in connection.execute(query).all())
 
 
-def _touches(entities: Collection[str]) -> ColumnElement[bool]:
-    return or_(kg_relation.c.source_hash.in_(entities), kg_relation.c.target_hash.in_(entities))
+def _touches(entities: Collection[str]) -> sa.ColumnElement[bool]:
+    return sa.or_(kg_relation.c.source_hash.in_(entities), kg_relation.c.target_hash.in_(entities))

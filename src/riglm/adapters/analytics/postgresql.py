@@ -11,8 +11,8 @@ from uuid import UUID
 
 import msgspec
 import psycopg
+import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, select, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 
 from riglm.adapters.analytics.engine import APART, SECONDS
@@ -31,8 +31,8 @@ _KEEPALIVE: Final = {"idle": 5, "interval": 3, "count": 3}  # a vanished peer is
 _KEPT, _MORE = 1, 4  # connections: a process has several stores, and a server does not have many connections
 _READ_ONLY: Final = "25006"
 _SCHEMA: Final = "hashtext(coalesce(current_schema(), ''))"  # each schema of a database is a separate store
-_TRY_LEASE: Final = text(f"SELECT pg_try_advisory_xact_lock({0x7269676C}, {_SCHEMA})")  # "rigl"
-_WAIT_FOR_MIGRATIONS: Final = text(f"SELECT pg_advisory_xact_lock({0x7269676D}, {_SCHEMA})")  # "rigm"
+_TRY_LEASE: Final = sa.text(f"SELECT pg_try_advisory_xact_lock({0x7269676C}, {_SCHEMA})")  # "rigl"
+_WAIT_FOR_MIGRATIONS: Final = sa.text(f"SELECT pg_advisory_xact_lock({0x7269676D}, {_SCHEMA})")  # "rigm"
 
 _Answer = TypeVar("_Answer")
 
@@ -63,7 +63,7 @@ class BoundedConnection(psycopg.Connection[Any]):
             return end.value  # type: ignore[no-any-return]
 
 
-def make_engine(url: str, timeout: float) -> Engine:
+def make_engine(url: str, timeout: float) -> sa.Engine:
     """An engine that has not connected yet. The URL is read by PostgreSQL's own library, with all that it knows."""
     parameters = _parameters(url, timeout)
 
@@ -79,7 +79,7 @@ def make_engine(url: str, timeout: float) -> Engine:
             raise
         return made
 
-    engine = create_engine(
+    engine = sa.create_engine(
         "postgresql+psycopg://",
         creator=connect,
         hide_parameters=True,
@@ -88,14 +88,14 @@ def make_engine(url: str, timeout: float) -> Engine:
         pool_size=_KEPT,
         max_overflow=_MORE,
     )
-    event.listen(engine, "begin", _Beginning(timeout))
-    event.listen(engine, "checkout", _drop_if_hung_up)
-    event.listen(engine, "handle_error", _leave_what_is_read_only)
+    sa.event.listen(engine, "begin", _Beginning(timeout))
+    sa.event.listen(engine, "checkout", _drop_if_hung_up)
+    sa.event.listen(engine, "handle_error", _leave_what_is_read_only)
     return engine
 
 
 @contextmanager
-def lease(engine: Engine) -> Iterator[bool]:
+def lease(engine: sa.Engine) -> Iterator[bool]:
     """Hold the maintenance lease of this schema if it is free; it ends with the connection, for any reason."""
     connection = engine.connect()
     try:
@@ -107,7 +107,7 @@ def lease(engine: Engine) -> Iterator[bool]:
             connection.close()
 
 
-def wait_for_migrations(connection: Connection) -> None:
+def wait_for_migrations(connection: sa.Connection) -> None:
     """Wait until no other process changes this schema; until the transaction ends no other process will."""
     connection.execute(_WAIT_FOR_MIGRATIONS)
 
@@ -118,7 +118,7 @@ class _Beginning:
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
 
-    def __call__(self, connection: Connection) -> None:
+    def __call__(self, connection: sa.Connection) -> None:
         raw: Any = connection.connection.driver_connection
         raw.timeout_seconds = self._timeout + _GRACE_SECONDS
         options = connection.get_execution_options()
@@ -182,7 +182,7 @@ def _drop_if_hung_up(raw: Any, _record: Any, _proxy: Any) -> None:
             raise DisconnectionError("the server has ended the connection")
 
 
-def _leave_what_is_read_only(context: ExceptionContext) -> None:
+def _leave_what_is_read_only(context: sa.ExceptionContext) -> None:
     """A primary that became a standby remains one: connect again, perhaps to the new primary."""
     if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
         context.is_disconnect = True
@@ -195,7 +195,7 @@ def _leave_what_is_read_only(context: ExceptionContext) -> None:
 _MAX_DIMENSIONS: Final = 16_000  # of the type
 _BATCH_SIZE: Final = 100  # with an index of the user's a vector takes milliseconds, and a statement has five seconds
 
-_HAS_TABLE: Final = text(
+_HAS_TABLE: Final = sa.text(
     "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(:name) AND attname = 'embedding' AND NOT attisdropped"
 ).bindparams(name=VECTOR_TABLE)
 _MAKE: Final = (
@@ -213,18 +213,18 @@ LearnedVector = tuple[UUID, "Vector", float]
 """A learned pair's id, its vector, and when it was updated last."""
 
 
-def prepare_vectors(connection: Connection) -> None:
+def prepare_vectors(connection: sa.Connection) -> None:
     """Make the table if it is missing and the server has the extension, or may be given it, and fill it."""
     if _has_table(connection) or not _can_be_kept(connection):
         return
     connection.exec_driver_sql(f"DROP TABLE IF EXISTS {VECTOR_TABLE}")  # what is left when the extension was dropped
     connection.exec_driver_sql(_MAKE)
     columns = learned_pair.c
-    stored = connection.execute(select(columns.id, columns.vector, columns.dimensions, columns.updated_at))
+    stored = connection.execute(sa.select(columns.id, columns.vector, columns.dimensions, columns.updated_at))
     keep_vectors(connection, ((row.id, from_bytes(row.vector, row.dimensions), row.updated_at) for row in stored))
 
 
-def keep_vectors(connection: Connection, learned: Iterable[LearnedVector]) -> None:
+def keep_vectors(connection: sa.Connection, learned: Iterable[LearnedVector]) -> None:
     """Keep the vectors of learned pairs as they are stored; of one that was not stored as given the vector stays.
 
     Nothing is done where there is no pgvector.
@@ -236,15 +236,15 @@ def keep_vectors(connection: Connection, learned: Iterable[LearnedVector]) -> No
             connection.exec_driver_sql(_PUT, tuple(map(list, zip(*some, strict=True))))
 
 
-def _has_table(connection: Connection) -> bool:
+def _has_table(connection: sa.Connection) -> bool:
     """Whether this database has the table, and the type."""
     return connection.execute(_HAS_TABLE).first() is not None
 
 
-def _can_be_kept(connection: Connection) -> bool:
+def _can_be_kept(connection: sa.Connection) -> bool:
     """Whether the type is there; the extension is added if the user may do that."""
     offered = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector' AND installed_version IS NULL"
-    if not _has_type(connection) and connection.execute(text(offered)).first() is not None:
+    if not _has_type(connection) and connection.execute(sa.text(offered)).first() is not None:
         try:
             with connection.begin_nested():
                 connection.exec_driver_sql("CREATE EXTENSION vector")
@@ -254,5 +254,5 @@ def _can_be_kept(connection: Connection) -> bool:
     return _has_type(connection)
 
 
-def _has_type(connection: Connection) -> bool:
-    return connection.execute(text("SELECT to_regtype('vector')")).scalar_one() is not None
+def _has_type(connection: sa.Connection) -> bool:
+    return connection.execute(sa.text("SELECT to_regtype('vector')")).scalar_one() is not None

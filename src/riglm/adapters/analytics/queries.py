@@ -6,24 +6,7 @@ from statistics import mode
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    RowMapping,
-    Subquery,
-    Text,
-    and_,
-    case,
-    exists,
-    func,
-    literal,
-    or_,
-    select,
-    true,
-    tuple_,
-    type_coerce,
-)
+import sqlalchemy as sa
 
 from riglm.adapters.analytics import rows, tables
 from riglm.adapters.analytics.database import SqlStore, reads, reads_quickly
@@ -47,12 +30,12 @@ from riglm.domain.session import DEFAULT_PROFILE, PROFILE, IdentificationMethod
 from riglm.domain.session_cost import MAX_SESSIONS, TokenUsage
 from riglm.ports.analytics import ExportRow, RecordKind, SessionKey, SessionSummary, TrainingCall, TrainingSession
 
-ran: Final = or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
+ran: Final = sa.or_(invocation.c.error_kind.is_(None), invocation.c.error_kind == ErrorKind.TOOL.value)
 """True if an invocation is a use of its tool, as in `riglm.domain.invocation.USES`."""
 
 of_servers: Final = invocation.c.upstream != OWN_UPSTREAM
 
-_failures: Final = func.sum(case((invocation.c.success, 0), else_=1))
+_failures: Final = sa.func.sum(sa.case((invocation.c.success, 0), else_=1))
 
 
 def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +48,7 @@ def _with_vector(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "vector": from_bytes(row["vector"], row["dimensions"]).tolist()}
 
 
-_TIMES: Final[Mapping[RecordKind, Column[Any]]] = {  # of the events in each table
+_TIMES: Final[Mapping[RecordKind, sa.Column[Any]]] = {  # of the events in each table
     RecordKind.SESSIONS: session.c.started_at,
     RecordKind.INVOCATIONS: invocation.c.timestamp,
     RecordKind.EXPOSURES: exposure.c.timestamp,
@@ -84,37 +67,39 @@ class SqlQueries(SqlStore):
     """Queries of what was recorded, and its export; part of `SqlAnalytics`."""
 
     @reads
-    def list_exposures(self, connection: Connection, *session_ids: UUID) -> Sequence[Exposure]:
+    def list_exposures(self, connection: sa.Connection, *session_ids: UUID) -> Sequence[Exposure]:
         return latest_exposures(connection, session_ids)
 
     @reads
-    def get_cooccurrences(self, connection: Connection, tools: Sequence[str]) -> Sequence[Cooccurrence]:
+    def get_cooccurrences(self, connection: sa.Connection, tools: Sequence[str]) -> Sequence[Cooccurrence]:
         found: dict[tuple[str, str], Cooccurrence] = {}
         for some in slices(tools):
-            query = select(cooccurrence).where(or_(cooccurrence.c.tool_a.in_(some), cooccurrence.c.tool_b.in_(some)))
+            query = sa.select(cooccurrence).where(
+                sa.or_(cooccurrence.c.tool_a.in_(some), cooccurrence.c.tool_b.in_(some))
+            )
             for row in connection.execute(query).mappings():
                 found[row["tool_a"], row["tool_b"]] = Cooccurrence(**row)
         return sorted(found.values(), key=lambda pair: (-pair.count, pair.tool_a, pair.tool_b))
 
     @reads
-    def get_tool_frequencies(self, connection: Connection, since: float = 0.0) -> Mapping[str, int]:
-        is_use = and_(ran, of_servers, invocation.c.timestamp >= since)
-        counts = select(invocation.c.tool, func.count()).where(is_use).group_by(invocation.c.tool)
+    def get_tool_frequencies(self, connection: sa.Connection, since: float = 0.0) -> Mapping[str, int]:
+        is_use = sa.and_(ran, of_servers, invocation.c.timestamp >= since)
+        counts = sa.select(invocation.c.tool, sa.func.count()).where(is_use).group_by(invocation.c.tool)
         return {tool: uses for tool, uses in connection.execute(counts)}  # noqa: C416  # rows are no tuples to mypy
 
     @reads
-    def list_known_tools(self, connection: Connection) -> frozenset[str]:
+    def list_known_tools(self, connection: sa.Connection) -> frozenset[str]:
         is_list = exposure.c.surface.not_in(sorted(ANSWER_SURFACES))
-        lists = connection.execute(select(exposure.c.available).where(is_list).distinct()).scalars()
+        lists = connection.execute(sa.select(exposure.c.available).where(is_list).distinct()).scalars()
         used = connection.execute(
-            select(invocation.c.tool).where(ran, of_servers, invocation.c.upstream != "").distinct()
+            sa.select(invocation.c.tool).where(ran, of_servers, invocation.c.upstream != "").distinct()
         )
         return frozenset(tool for names in toolsets(connection, lists).values() for tool in names).union(used.scalars())
 
     @reads
     def list_training_sessions(
         self,
-        connection: Connection,
+        connection: sa.Connection,
         limit_sessions: int = 1000,
         since: float = 0.0,
         principal: str | None = None,
@@ -122,15 +107,15 @@ class SqlQueries(SqlStore):
         max_calls: int | None = None,
     ) -> Sequence[TrainingSession]:
         columns = session.c
-        has_calls = exists().where(invocation.c.session_id == columns.id, invocation.c.success, of_servers)
-        is_theirs = true() if principal is None else columns.principal == principal
+        has_calls = sa.exists().where(invocation.c.session_id == columns.id, invocation.c.success, of_servers)
+        is_theirs = sa.true() if principal is None else columns.principal == principal
         chosen = _latest(limit_sessions, since, profile, is_theirs, has_calls)
         return _training_sessions(connection, chosen, max_calls, ran, of_servers)
 
     @reads
     def list_proxied_sessions(
         self,
-        connection: Connection,
+        connection: sa.Connection,
         limit: int,
         since: float = 0.0,
         profile: str | None = None,
@@ -140,74 +125,79 @@ class SqlQueries(SqlStore):
         return _training_sessions(connection, _latest(limit, since, profile, is_proxied), max_calls)
 
     @reads
-    def list_token_usage(self, connection: Connection, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
-        latest = select(token_usage).order_by(token_usage.c.started_at.desc(), token_usage.c.id).limit(limit)
+    def list_token_usage(self, connection: sa.Connection, limit: int = MAX_SESSIONS) -> Sequence[TokenUsage]:
+        latest = sa.select(token_usage).order_by(token_usage.c.started_at.desc(), token_usage.c.id).limit(limit)
         return [TokenUsage(**row) for row in connection.execute(latest).mappings()]
 
     @reads
-    def list_learned_pairs(self, connection: Connection, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
+    def list_learned_pairs(self, connection: sa.Connection, model: str, limit: int = 5000) -> Sequence[LearnedPair]:
         columns = learned_pair.c
         order = (columns.updated_at.desc(), columns.confidence.desc(), columns.id)
-        query = select(learned_pair).where(columns.model == model).order_by(*order).limit(limit)
+        query = sa.select(learned_pair).where(columns.model == model).order_by(*order).limit(limit)
         return [rows.learned_pair_from(row) for row in connection.execute(query).mappings()]
 
     @reads_quickly
     def list_sessions(
-        self, connection: Connection, limit: int = 100, *, active_only: bool = False, before: SessionKey | None = None
+        self,
+        connection: sa.Connection,
+        limit: int = 100,
+        *,
+        active_only: bool = False,
+        before: SessionKey | None = None,
     ) -> Sequence[SessionSummary]:
         started, id_ = session.c.started_at, session.c.id
-        chosen: list[ColumnElement[bool]] = [session.c.ended_at.is_(None)] if active_only else []
+        chosen: list[sa.ColumnElement[bool]] = [session.c.ended_at.is_(None)] if active_only else []
         if before is not None:
-            chosen += [started <= before.started_at, or_(started < before.started_at, id_ < before.id)]
+            chosen += [started <= before.started_at, sa.or_(started < before.started_at, id_ < before.id)]
         return latest_sessions(connection, limit, *chosen)
 
     @reads_quickly
-    def find_session(self, connection: Connection, session_id: UUID) -> SessionSummary | None:
+    def find_session(self, connection: sa.Connection, session_id: UUID) -> SessionSummary | None:
         return next(iter(latest_sessions(connection, 1, session.c.id == session_id)), None)
 
     @reads_quickly
-    def count_sessions(self, connection: Connection, since: float = 0.0) -> tuple[int, int]:
-        all_ = select(func.count()).select_from(session)
+    def count_sessions(self, connection: sa.Connection, since: float = 0.0) -> tuple[int, int]:
+        all_ = sa.select(sa.func.count()).select_from(session)
         open_ = connection.execute(all_.where(session.c.ended_at.is_(None))).scalar_one()
         return open_, connection.execute(all_.where(session.c.started_at >= since)).scalar_one()
 
     @reads_quickly
-    def get_earliest_call_time(self, connection: Connection) -> float:
-        earliest = connection.execute(select(func.min(invocation.c.timestamp))).scalar_one()
+    def get_earliest_call_time(self, connection: sa.Connection) -> float:
+        earliest = connection.execute(sa.select(sa.func.min(invocation.c.timestamp))).scalar_one()
         return math.inf if earliest is None else earliest
 
     @reads_quickly
     def list_invocations(
-        self, connection: Connection, session_id: UUID, limit: int | None = None
+        self, connection: sa.Connection, session_id: UUID, limit: int | None = None
     ) -> Sequence[ToolInvocation]:
         columns = invocation.c
-        query = select(invocation).where(columns.session_id == session_id)
+        query = sa.select(invocation).where(columns.session_id == session_id)
         latest = query.order_by(columns.sequence_number.desc(), columns.id.desc()).limit(limit)
         return [rows.invocation_from(row) for row in connection.execute(latest).mappings()][::-1]
 
     @reads_quickly
-    def latest_exposures(self, connection: Connection, session_id: UUID, most: int) -> Sequence[Exposure]:
+    def latest_exposures(self, connection: sa.Connection, session_id: UUID, most: int) -> Sequence[Exposure]:
         return latest_exposures(connection, [session_id], most)
 
     @reads_quickly
-    def list_top_cooccurrences(self, connection: Connection, most_tools: int) -> Sequence[Cooccurrence]:
+    def list_top_cooccurrences(self, connection: sa.Connection, most_tools: int) -> Sequence[Cooccurrence]:
         a, b = cooccurrence.c.tool_a, cooccurrence.c.tool_b
         order = (cooccurrence.c.count.desc(), a, b)
         tools: dict[str, None] = {}
-        for pair in connection.execute(select(a, b).order_by(*order).limit(most_tools * _PAIRS_PER_TOOL)):
+        for pair in connection.execute(sa.select(a, b).order_by(*order).limit(most_tools * _PAIRS_PER_TOOL)):
             if len(tools.keys() | set(pair)) > most_tools:
                 break
             tools |= dict.fromkeys(pair)
-        among = select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
+        among = sa.select(cooccurrence).where(a.in_(list(tools)), b.in_(list(tools))).order_by(*order)
         return [Cooccurrence(**row) for row in connection.execute(among).mappings()]
 
     @reads_quickly
-    def get_context_vectors(self, connection: Connection, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
+    def get_context_vectors(self, connection: sa.Connection, session_ids: Sequence[UUID]) -> Mapping[UUID, Vector]:
         import numpy as np  # noqa: PLC0415  # a store that is never asked for vectors need not load it
 
         pair, taught = learned_pair.c, training_update.c
         query = (
-            select(taught.session_id, pair.model, pair.vector, pair.dimensions)
+            sa.select(taught.session_id, pair.model, pair.vector, pair.dimensions)
             .join_from(training_update, learned_pair, taught.pair_id == pair.id)
             .where(pair.dimensions > 0)
             .order_by(taught.session_id, taught.pair_id)
@@ -221,15 +211,15 @@ class SqlQueries(SqlStore):
         return {id_: np.mean(each, axis=0, dtype=np.float32) for id_, each in vectors.items()}
 
     @reads
-    def count_rows(self, connection: Connection, kind: RecordKind, since: float = 0.0) -> int:
+    def count_rows(self, connection: sa.Connection, kind: RecordKind, since: float = 0.0) -> int:
         return count(connection, _TIMES[kind].table, _TIMES[kind] >= since)
 
     def export(self, kind: RecordKind, since: float = 0.0, at_once: int = 1000) -> Iterator[Sequence[ExportRow]]:
         time, convert = _TIMES[kind], _CONVERSIONS.get(kind, dict)
         order = (time, *time.table.primary_key)  # these identify every row
-        chosen: ColumnElement[bool] = time >= since
+        chosen: sa.ColumnElement[bool] = time >= since
         while True:
-            query = select(time.table).where(chosen).order_by(*order).limit(at_once)
+            query = sa.select(time.table).where(chosen).order_by(*order).limit(at_once)
             with self._database.reading() as connection:
                 found = connection.execute(query).mappings().all()
                 lists = toolsets(connection, (row[column] for row in found for column in _LISTS & row.keys()))
@@ -237,31 +227,31 @@ class SqlQueries(SqlStore):
                 yield [convert(_plain(row, lists)) for row in found]
             if len(found) < at_once:
                 return
-            last = tuple_(*(literal(found[-1][column.name], column.type) for column in order))
-            chosen = and_(time >= found[-1][time.name], tuple_(*order) > last)  # the time alone, for its index
+            last = sa.tuple_(*(sa.literal(found[-1][column.name], column.type) for column in order))
+            chosen = sa.and_(time >= found[-1][time.name], sa.tuple_(*order) > last)  # the time alone, for its index
 
 
-def _in_profile(profile: str) -> ColumnElement[bool]:
-    metadata = type_coerce(session.c.metadata, Text)
+def _in_profile(profile: str) -> sa.ColumnElement[bool]:
+    metadata = sa.type_coerce(session.c.metadata, sa.Text)
     conditions = (
         metadata.like(pattern, escape=ESCAPE) if matches else metadata.not_like(pattern, escape=ESCAPE)
         for pattern, matches in profile_patterns(profile)
     )
-    return or_(*conditions)
+    return sa.or_(*conditions)
 
 
-def _latest(limit: int, since: float, profile: str | None, *conditions: ColumnElement[bool]) -> Any:
+def _latest(limit: int, since: float, profile: str | None, *conditions: sa.ColumnElement[bool]) -> Any:
     """Return the query for the latest sessions that meet the conditions."""
     columns = session.c
-    is_in_profile = true() if profile is None else _in_profile(profile)
+    is_in_profile = sa.true() if profile is None else _in_profile(profile)
     names = ("id", "started_at", "client_name", "client_id", "principal", "project", "metadata", "tools_available")
-    chosen = select(*(columns[name] for name in names))
+    chosen = sa.select(*(columns[name] for name in names))
     chosen = chosen.where(is_in_profile, columns.started_at >= since, *conditions)
     return chosen.order_by(columns.started_at.desc(), columns.id.desc()).limit(limit)
 
 
 def _training_sessions(
-    connection: Connection, chosen: Any, max_calls: int | None, *of_calls: ColumnElement[bool]
+    connection: sa.Connection, chosen: Any, max_calls: int | None, *of_calls: sa.ColumnElement[bool]
 ) -> Sequence[TrainingSession]:
     """Return sessions, oldest first, with those of their calls that meet the conditions."""
     found = connection.execute(chosen).all()
@@ -287,12 +277,12 @@ def _training_sessions(
 
 
 def _training_calls(
-    connection: Connection, sessions: Sequence[UUID], limit: int | None, *chosen: ColumnElement[bool]
+    connection: sa.Connection, sessions: Sequence[UUID], limit: int | None, *chosen: sa.ColumnElement[bool]
 ) -> dict[UUID, list[TrainingCall]]:
     columns = invocation.c
     found: dict[UUID, list[TrainingCall]] = {id_: [] for id_ in sessions}
     names = ("session_id", "tool", "upstream", "found", "success", "timestamp", "error_kind", "duration_ms")
-    query = select(*(columns[name] for name in names)).where(*chosen).limit(limit)
+    query = sa.select(*(columns[name] for name in names)).where(*chosen).limit(limit)
     ordered = query.order_by(columns.session_id, columns.sequence_number, columns.id)
     for row in rows_in(connection, ordered, columns.session_id, sessions):
         id_, tool, upstream, how, success, timestamp, error, duration = row
@@ -301,16 +291,16 @@ def _training_calls(
     return found
 
 
-def _call_counts(connection: Connection, sessions: Sequence[UUID]) -> list[int]:
+def _call_counts(connection: sa.Connection, sessions: Sequence[UUID]) -> list[int]:
     """Return the number of calls of each session."""
     id_ = invocation.c.session_id
-    found = dict(map(tuple, rows_in(connection, select(id_, func.count()).group_by(id_), id_, sessions)))
+    found = dict(map(tuple, rows_in(connection, sa.select(id_, sa.func.count()).group_by(id_), id_, sessions)))
     return [found.get(each, 0) for each in sessions]
 
 
-def latest_sessions(connection: Connection, limit: int, *chosen: ColumnElement[bool]) -> Sequence[SessionSummary]:
+def latest_sessions(connection: sa.Connection, limit: int, *chosen: sa.ColumnElement[bool]) -> Sequence[SessionSummary]:
     """Return the latest of the chosen sessions, newest first."""
-    query = select(session).where(*chosen).order_by(session.c.started_at.desc(), session.c.id.desc()).limit(limit)
+    query = sa.select(session).where(*chosen).order_by(session.c.started_at.desc(), session.c.id.desc()).limit(limit)
     found = connection.execute(query).mappings().all()
     ids = [row["id"] for row in found]
     names = toolsets(connection, (row["tools_available"] for row in found))
@@ -325,61 +315,61 @@ def latest_sessions(connection: Connection, limit: int, *chosen: ColumnElement[b
 
 
 def latest_exposures(
-    connection: Connection, session_ids: Sequence[UUID], limit: int | None = None
+    connection: sa.Connection, session_ids: Sequence[UUID], limit: int | None = None
 ) -> Sequence[Exposure]:
     """Return the latest exposures of sessions, in the order of their time."""
-    found: list[RowMapping] = []
+    found: list[sa.RowMapping] = []
     for some in slices(session_ids):
-        query = select(exposure).where(exposure.c.session_id.in_(some))
+        query = sa.select(exposure).where(exposure.c.session_id.in_(some))
         latest = query.order_by(exposure.c.timestamp.desc(), exposure.c.id.desc()).limit(limit)
         found += connection.execute(latest).mappings().all()[::-1]
     names = toolsets(connection, (row[column] for row in found for column in ("shown", "available")))
     return [rows.exposure_from(row, names) for row in found]
 
 
-def _calls_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int, int]]:
+def _calls_by_session(connection: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, tuple[int, int, int]]:
     """Return the number of calls and of failures, and the highest sequence number."""
     by = invocation.c.session_id
-    query = select(by, func.count(), _failures, func.max(invocation.c.sequence_number)).group_by(by)
+    query = sa.select(by, sa.func.count(), _failures, sa.func.max(invocation.c.sequence_number)).group_by(by)
     return {id_: (calls, failed, highest) for id_, calls, failed, highest in rows_in(connection, query, by, ids)}
 
 
-def _shown_by_session(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+def _shown_by_session(connection: sa.Connection, ids: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
     """Return the counts of `SessionSummary` for each session with exposures."""
     found: dict[UUID, dict[str, int]] = {}
     for some in slices(ids):
         each = _compared(exposure.c.session_id.in_(some))
-        query = select(
+        query = sa.select(
             each.c.session_id,
-            func.count().label("exposures"),
-            func.sum(each.c.listed).label("lists"),
-            func.sum(each.c.changed).label("list_changes"),
-            func.sum(each.c.searched).label("searches"),
+            sa.func.count().label("exposures"),
+            sa.func.sum(each.c.listed).label("lists"),
+            sa.func.sum(each.c.changed).label("list_changes"),
+            sa.func.sum(each.c.searched).label("searches"),
         )
         for row in connection.execute(query.group_by(each.c.session_id)).mappings():
             found[row["session_id"]] = {name: int(row[name]) for name in row if name != "session_id"}
     return found
 
 
-def _compared(chosen: ColumnElement[bool]) -> Subquery:
+def _compared(chosen: sa.ColumnElement[bool]) -> sa.Subquery:
     """The chosen exposures, each with whether it is a list, a search, or a list unlike the session's one before."""
     columns = exposure.c
-    listed = case((columns.surface.in_(sorted(ANSWER_SURFACES)), 0), else_=1)
+    listed = sa.case((columns.surface.in_(sorted(ANSWER_SURFACES)), 0), else_=1)
     order = (columns.timestamp, columns.id)
-    before = func.lag(columns.shown).over(partition_by=(columns.session_id, listed), order_by=order)
+    before = sa.func.lag(columns.shown).over(partition_by=(columns.session_id, listed), order_by=order)
     return (
-        select(
+        sa.select(
             columns.session_id,
             listed.label("listed"),
-            case((columns.surface == SEARCH_SURFACE, 1), else_=0).label("searched"),
-            case((and_(listed == 1, before.is_not(None), before != columns.shown), 1), else_=0).label("changed"),
+            sa.case((columns.surface == SEARCH_SURFACE, 1), else_=0).label("searched"),
+            sa.case((sa.and_(listed == 1, before.is_not(None), before != columns.shown), 1), else_=0).label("changed"),
         )
         .where(chosen)
         .subquery()
     )
 
 
-def _plain(row: RowMapping, lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
+def _plain(row: sa.RowMapping, lists: Mapping[UUID, NameTuple]) -> dict[str, Any]:
     """A row in plain values, with the names of tools in place of what refers to a list of them."""
     plain = {name: list(lists[value]) if name in _LISTS else value for name, value in row.items()}
     return {name: str(value) if isinstance(value, UUID) else value for name, value in plain.items()}

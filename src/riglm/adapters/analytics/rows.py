@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Connection, FromClause, Select, Table, delete, exists, func, or_, select
+import sqlalchemy as sa
 
 from riglm.adapters.analytics.prediction_store import to_json
 from riglm.adapters.analytics.tables import exposure, invocation, session, toolset
@@ -231,45 +231,47 @@ def slices(values: Sequence[_Value], size: int = _BATCH_SIZE) -> Iterator[Sequen
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
-def count(connection: Connection, table: FromClause, *chosen: ColumnElement[bool]) -> int:
+def count(connection: sa.Connection, table: sa.FromClause, *chosen: sa.ColumnElement[bool]) -> int:
     """Return the number of chosen rows."""
-    return int(connection.execute(select(func.count()).select_from(table).where(*chosen)).scalar_one())
+    return int(connection.execute(sa.select(sa.func.count()).select_from(table).where(*chosen)).scalar_one())
 
 
-def delete_rows(connection: Connection, column: Column[Any], values: Sequence[Any]) -> int:
+def delete_rows(connection: sa.Connection, column: sa.Column[Any], values: Sequence[Any]) -> int:
     """Delete the rows that have one of these values in a column, and return their number."""
     table = column.table
-    return sum(connection.execute(delete(table).where(column.in_(some))).rowcount for some in slices(values))
+    return sum(connection.execute(sa.delete(table).where(column.in_(some))).rowcount for some in slices(values))
 
 
-def rows_in(connection: Connection, query: Select[Any], column: Column[Any], values: Iterable[Any]) -> Iterator[Any]:
+def rows_in(
+    connection: sa.Connection, query: sa.Select[Any], column: sa.Column[Any], values: Iterable[Any]
+) -> Iterator[Any]:
     """Return the rows of a query that have one of these values in a column."""
     return (row for some in slices(list(values)) for row in connection.execute(query.where(column.in_(some))))
 
 
-def toolsets(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, NameTuple]:
+def toolsets(connection: sa.Connection, ids: Iterable[UUID]) -> dict[UUID, NameTuple]:
     """The lists of names with these ids."""
-    found = rows_in(connection, select(toolset.c.id, toolset.c.names), toolset.c.id, set(ids))
+    found = rows_in(connection, sa.select(toolset.c.id, toolset.c.names), toolset.c.id, set(ids))
     return {id_: tuple(names) for id_, names in found}
 
 
-def sessions_there(connection: Connection, ids: Iterable[UUID]) -> set[UUID]:
+def sessions_there(connection: sa.Connection, ids: Iterable[UUID]) -> set[UUID]:
     """Which of these sessions are stored."""
-    return {row.id for row in rows_in(connection, select(session.c.id), session.c.id, ids)}
+    return {row.id for row in rows_in(connection, sa.select(session.c.id), session.c.id, ids)}
 
 
-def insert_into(connection: Connection, table: Table) -> Any:
+def insert_into(connection: sa.Connection, table: sa.Table) -> Any:
     """This database's own INSERT, which knows ON CONFLICT."""
     return importlib.import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
 
 
 def upsert(
-    connection: Connection,
-    table: Table,
+    connection: sa.Connection,
+    table: sa.Table,
     new: Sequence[DatabaseRow],
     *,
     merge: Callable[[Any], DatabaseRow] = lambda _: {},
-    newest_by: Column[float] | None = None,
+    newest_by: sa.Column[float] | None = None,
 ) -> None:
     """Insert rows, each in place of the one with its primary key.
 
@@ -288,14 +290,14 @@ UNUSED_SECONDS: Final = 2 * DAY_SECONDS
 """Seconds that a list is kept longer than anything that refers to it: its use is noted once a day, by any clock."""
 
 
-def keep_lists(connection: Connection, lists: Iterable[NameTuple]) -> None:
+def keep_lists(connection: sa.Connection, lists: Iterable[NameTuple]) -> None:
     """Store the lists that are not stored, and note the use of those that were not used today.
 
     A list that was used today is safe from removal, so that its row need not be locked, which every writer uses.
     """
     wanted = {toolset_id(names): names for names in lists}
     now = time.time()
-    fresh = select(toolset.c.id).where(toolset.c.used_at > now - DAY_SECONDS)
+    fresh = sa.select(toolset.c.id).where(toolset.c.used_at > now - DAY_SECONDS)
     for row in rows_in(connection, fresh, toolset.c.id, wanted):
         del wanted[row.id]
     if wanted:
@@ -305,17 +307,17 @@ def keep_lists(connection: Connection, lists: Iterable[NameTuple]) -> None:
         connection.execute(touch, [{"id": id_, "names": wanted[id_], "used_at": now} for id_ in sorted(wanted)])
 
 
-def unused_lists(before: float, most: int) -> Select[UUID]:
+def unused_lists(before: float, most: int) -> sa.Select[UUID]:
     """Return the query for the ids of lists that were last used before a time, by nothing that is still there."""
-    by_session = exists().where(session.c.tools_available == toolset.c.id, session.c.started_at < before)
-    by_exposure = exists().where(
-        or_(exposure.c.shown == toolset.c.id, exposure.c.available == toolset.c.id), exposure.c.timestamp < before
+    by_session = sa.exists().where(session.c.tools_available == toolset.c.id, session.c.started_at < before)
+    by_exposure = sa.exists().where(
+        sa.or_(exposure.c.shown == toolset.c.id, exposure.c.available == toolset.c.id), exposure.c.timestamp < before
     )
-    query = select(toolset.c.id).where(toolset.c.used_at < before - UNUSED_SECONDS, ~by_session, ~by_exposure)
+    query = sa.select(toolset.c.id).where(toolset.c.used_at < before - UNUSED_SECONDS, ~by_session, ~by_exposure)
     return query.limit(most)
 
 
-def remove_lists(connection: Connection, ids: Sequence[UUID], before: float) -> int:
+def remove_lists(connection: sa.Connection, ids: Sequence[UUID], before: float) -> int:
     """Remove lists unless they were used in the meantime, and give their number."""
     chosen = toolset.c.id.in_(ids) & (toolset.c.used_at < before - UNUSED_SECONDS)
-    return connection.execute(delete(toolset).where(chosen)).rowcount
+    return connection.execute(sa.delete(toolset).where(chosen)).rowcount

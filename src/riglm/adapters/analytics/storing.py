@@ -13,22 +13,7 @@ from typing import Any, Final, get_args
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    FromClause,
-    and_,
-    bindparam,
-    case,
-    delete,
-    exists,
-    false,
-    func,
-    not_,
-    or_,
-    select,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, StatementError
 
 from riglm.adapters.analytics import rows
@@ -60,25 +45,25 @@ from riglm.domain.tool_pin import ToolPin, merge_pins
 from riglm.ports.analytics import LearnedPairsDeleted, Record, RecordRejectedError, SessionClosed
 
 
-def note(connection: Connection, whom: Sequence[ErasureRequest]) -> None:
+def note(connection: sa.Connection, whom: Sequence[ErasureRequest]) -> None:
     """Note who is forgotten; what was stored of them is still to be removed. Of two times the later one counts."""
     new = [{"whose": each.whose.value, "key": each.key, "at": float(each.at), "is_done": False} for each in whom]
     upsert(
         connection,
         forgotten,
         new,
-        merge=lambda given: {"at": case((given.at > forgotten.c.at, given.at), else_=forgotten.c.at)},
+        merge=lambda given: {"at": sa.case((given.at > forgotten.c.at, given.at), else_=forgotten.c.at)},
     )
 
 
 def without_forgotten(
-    connection: Connection, records: Sequence[Record], names: Callable[[str], str]
+    connection: sa.Connection, records: Sequence[Record], names: Callable[[str], str]
 ) -> Sequence[Record]:
     """Return the records without those of erased subjects; sessions erased before they were stored are noted.
 
     `names` gives the keyed hash of the name that a client gave itself.
     """
-    if connection.execute(select(forgotten.c.key).limit(1)).first() is None:
+    if connection.execute(sa.select(forgotten.c.key).limit(1)).first() is None:
         return records
     sessions = [record for record in records if isinstance(record, Session | TokenUsage)]
     hashed = {name: names(name) for name in map(_client_of, sessions)}
@@ -88,7 +73,7 @@ def without_forgotten(
     for record in records:
         if isinstance(record, LearnedPair):
             keys |= {record.scope, *(key for _, key in _teacher_of(record))}
-    query = select(forgotten.c.whose, forgotten.c.key, forgotten.c.at)
+    query = sa.select(forgotten.c.whose, forgotten.c.key, forgotten.c.at)
     found = rows_in(connection, query, forgotten.c.key, keys)
     erased: dict[tuple[str, str], float] = {(whose, key): at for whose, key, at in found}
     late = []
@@ -119,7 +104,8 @@ def _client_of(session: Session | TokenUsage) -> str:
 
 
 def _subjects_of(session: Session | TokenUsage, hashed: Mapping[str, str]) -> list[tuple[ErasureScope, str]]:
-    clients = (session.client_id, hashed[_client_of(session)])
+    name = _client_of(session)
+    clients = (session.client_id, hashed[name], name)  # the name itself is what an earlier riglm noted
     return [*((ErasureScope.CLIENT, key) for key in clients), (ErasureScope.PRINCIPAL, session.principal)]
 
 
@@ -143,9 +129,9 @@ def _session_of(record: Record) -> UUID | None:
     return None
 
 
-def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Callable[[str], str]) -> None:
+def keep_teachers(connection: sa.Connection, sessions: Sequence[UUID], names: Callable[[str], str]) -> None:
     """Put whose these sessions are in the place of what they taught; `names` hashes the name of a client."""
-    known = select(
+    known = sa.select(
         training_update.c.pair_id, session.c.client_id, session.c.client_name, session.c.principal
     ).join_from(training_update, session, training_update.c.session_id == session.c.id)
     found = connection.execute(known.where(training_update.c.session_id.in_(sessions)).distinct()).all()
@@ -156,10 +142,10 @@ def keep_teachers(connection: Connection, sessions: Sequence[UUID], names: Calla
             for pair, client, name, principal in found
         },
     )
-    connection.execute(delete(training_update).where(training_update.c.session_id.in_(sessions)))
+    connection.execute(sa.delete(training_update).where(training_update.c.session_id.in_(sessions)))
 
 
-def note_teachers(connection: Connection, example: Iterable[tuple[UUID, PairSource]]) -> None:
+def note_teachers(connection: sa.Connection, example: Iterable[tuple[UUID, PairSource]]) -> None:
     """Note who taught which pairs, in sessions that are not there any more."""
     columns = [column.name for column in teacher.c]
     found = sorted((pair, by.client_id, by.client_name, by.principal) for pair, by in example)
@@ -168,29 +154,29 @@ def note_teachers(connection: Connection, example: Iterable[tuple[UUID, PairSour
         connection.execute(insert_into(connection, teacher).on_conflict_do_nothing(), kept)
 
 
-def learned_only_from(connection: Connection, whom: ErasureRequest) -> Sequence[UUID]:
+def learned_only_from(connection: sa.Connection, whom: ErasureRequest) -> Sequence[UUID]:
     """The learned pairs of which nothing is known but that this client or principal taught them."""
     other = teacher.alias()
-    by_another = exists().where(and_(other.c.pair_id == teacher.c.pair_id, not_(_is(other, whom))))
-    lately = exists().where(training_update.c.pair_id == teacher.c.pair_id)
-    there = exists().where(learned_pair.c.id == teacher.c.pair_id)
-    query = select(teacher.c.pair_id).where(_is(teacher, whom), ~by_another, ~lately, there).distinct()
+    by_another = sa.exists().where(sa.and_(other.c.pair_id == teacher.c.pair_id, sa.not_(_is(other, whom))))
+    lately = sa.exists().where(training_update.c.pair_id == teacher.c.pair_id)
+    there = sa.exists().where(learned_pair.c.id == teacher.c.pair_id)
+    query = sa.select(teacher.c.pair_id).where(_is(teacher, whom), ~by_another, ~lately, there).distinct()
     return connection.execute(query).scalars().all()
 
 
-def forget_teacher(connection: Connection, whom: ErasureRequest) -> None:
+def forget_teacher(connection: sa.Connection, whom: ErasureRequest) -> None:
     """Keep nowhere that this client or principal taught anything."""
-    connection.execute(delete(teacher).where(_is(teacher, whom)))
+    connection.execute(sa.delete(teacher).where(_is(teacher, whom)))
 
 
-def _is(kept: FromClause, whom: ErasureRequest) -> ColumnElement[bool]:
+def _is(kept: sa.FromClause, whom: ErasureRequest) -> sa.ColumnElement[bool]:
     """Of a row: this client or principal."""
     match whom.whose:
         case ErasureScope.PRINCIPAL:
             return kept.c.principal == whom.key
         case ErasureScope.CLIENT:
-            return or_(kept.c.client_id == whom.key, kept.c.client_name == whom.key)
-    return false()
+            return sa.or_(kept.c.client_id == whom.key, kept.c.client_name == whom.key)
+    return sa.false()
 
 
 _BAD_VALUE: Final = (ValueError, TypeError, AttributeError, OverflowError)
@@ -223,7 +209,7 @@ class SqlRecording(SqlStore):
                 return
 
 
-def store(connection: Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
+def store(connection: sa.Connection, records: Sequence[Record], names: Callable[[str], str]) -> None:
     """Store records in the transaction of `connection`; `names` gives the keyed hash of a client's name.
 
     Raises `RecordRejectedError` when one of them does not fit, or when learned pairs have no place; other failures
@@ -264,7 +250,7 @@ def _append_calls(connection: sqlite3.Connection, calls: Sequence[ToolInvocation
     return True
 
 
-def _insert_calls(connection: Connection, calls: Sequence[ToolInvocation]) -> None:
+def _insert_calls(connection: sa.Connection, calls: Sequence[ToolInvocation]) -> None:
     """Insert the calls that are not stored.
 
     PostgreSQL gets the rows as one JSON text: one message and one statement, several times as fast as a statement for
@@ -335,7 +321,7 @@ def _is_of_the_table(error: DBAPIError) -> bool:
 _KINDS: Final = frozenset(get_args(Record))
 
 
-def _store(connection: Connection, records: Sequence[Record]) -> None:
+def _store(connection: sa.Connection, records: Sequence[Record]) -> None:
     given: defaultdict[type, list[Any]] = defaultdict(list)
     for record in records:
         if type(record) not in _KINDS:
@@ -351,8 +337,8 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
         [rows.session_row(each) for each in sessions.values()],
         merge=lambda given: {
             "started_at": session.c.started_at,
-            "ended_at": func.coalesce(session.c.ended_at, given.ended_at),
-            "project": func.coalesce(func.nullif(given.project, ""), session.c.project),
+            "ended_at": sa.func.coalesce(session.c.ended_at, given.ended_at),
+            "project": sa.func.coalesce(sa.func.nullif(given.project, ""), session.c.project),
         },
     )
     _insert_calls(connection, given[ToolInvocation])
@@ -369,17 +355,17 @@ def _store(connection: Connection, records: Sequence[Record]) -> None:
             _store_learned(connection, learned)
 
 
-def _put_tool_catalogs(connection: Connection, given: Sequence[StoredToolCatalog]) -> None:
+def _put_tool_catalogs(connection: sa.Connection, given: Sequence[StoredToolCatalog]) -> None:
     """Store catalogs unless there are newer ones, and remove those that have not been refreshed for long."""
     newest = {(each.fingerprint, each.variant): each for each in sorted(given, key=attrgetter("updated_at"))}
     if newest:
         upsert(connection, tool_catalog, list(map(asdict, newest.values())), newest_by=tool_catalog.c.updated_at)
         is_past = tool_catalog.c.updated_at <= time.time()  # a wrong clock must not remove the others
-        latest = select(func.max(tool_catalog.c.updated_at)).where(is_past).scalar_subquery()
-        connection.execute(delete(tool_catalog).where(tool_catalog.c.updated_at < latest - TTL_SECONDS))
+        latest = sa.select(sa.func.max(tool_catalog.c.updated_at)).where(is_past).scalar_subquery()
+        connection.execute(sa.delete(tool_catalog).where(tool_catalog.c.updated_at < latest - TTL_SECONDS))
 
 
-def _put_tool_pins(connection: Connection, given: Sequence[ToolPin]) -> None:
+def _put_tool_pins(connection: sa.Connection, given: Sequence[ToolPin]) -> None:
     """Store pins of new tools, and of known ones what was listed last: approved is what is in the store."""
     upsert(
         connection,
@@ -387,23 +373,23 @@ def _put_tool_pins(connection: Connection, given: Sequence[ToolPin]) -> None:
         list(map(asdict, merge_pins((), given))),
         merge=lambda given: {
             "digest": tool_pin.c.digest,
-            "definition": case((tool_pin.c.digest == given.seen_digest, given.seen), else_=tool_pin.c.definition),
+            "definition": sa.case((tool_pin.c.digest == given.seen_digest, given.seen), else_=tool_pin.c.definition),
             "pinned_at": tool_pin.c.pinned_at,
         },
         newest_by=tool_pin.c.seen_at,
     )
 
 
-def end_sessions(connection: Connection, ends: Mapping[UUID, float]) -> None:
+def end_sessions(connection: sa.Connection, ends: Mapping[UUID, float]) -> None:
     """Note when sessions ended, by a clock that may have been set back: none ends before it starts."""
     if ends:
-        at, start = bindparam("at", type_=session.c.ended_at.type), session.c.started_at
-        end = case((start > at, start), else_=at)
-        statement = update(session).where(session.c.id == bindparam("closed")).values(ended_at=end)
+        at, start = sa.bindparam("at", type_=session.c.ended_at.type), session.c.started_at
+        end = sa.case((start > at, start), else_=at)
+        statement = sa.update(session).where(session.c.id == sa.bindparam("closed")).values(ended_at=end)
         connection.execute(statement, [{"closed": id_, "at": rows.finite(at)} for id_, at in ends.items()])
 
 
-def _store_learned(connection: Connection, records: Sequence[LearnedPair | LearnedPairsDeleted]) -> None:
+def _store_learned(connection: sa.Connection, records: Sequence[LearnedPair | LearnedPairsDeleted]) -> None:
     """Forget and learn in the order given: what is learned after it was forgotten stays."""
     forgotten: set[UUID] = set()
     learned: dict[UUID, LearnedPair] = {}
@@ -426,7 +412,7 @@ def _store_learned(connection: Connection, records: Sequence[LearnedPair | Learn
         _note_lessons(connection, [pair for pair in records if isinstance(pair, LearnedPair) and pair.id in learned])
 
 
-def _note_lessons(connection: Connection, pairs: Sequence[LearnedPair]) -> None:
+def _note_lessons(connection: sa.Connection, pairs: Sequence[LearnedPair]) -> None:
     """Note which sessions taught the pairs: when one is forgotten, what only it taught is forgotten with it.
 
     If its session is missing, for example because it was purged, its owner is recorded.

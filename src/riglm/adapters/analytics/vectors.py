@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, delete, func, select, tuple_, update
+import sqlalchemy as sa
 
 from riglm.adapters.analytics.database import Database
 from riglm.adapters.analytics.engine import TIMEOUT_SECONDS
@@ -24,7 +24,7 @@ _ROW_BATCH_SIZE: Final = 200  # a transaction holds up the other writers of the 
 _KEPT_SHARE: Final = 0.9  # of the limit, so that not every new vector removes old ones
 _COUNTED_SHARE: Final = 100  # a sum costs 10 ms in a full cache: it is made for each 1/100 of the limit that is new
 
-_size: Final[Any] = func.coalesce(cached_vector.c.rows, 1) * cached_vector.c.dimensions * 4
+_size: Final[Any] = sa.func.coalesce(cached_vector.c.rows, 1) * cached_vector.c.dimensions * 4
 
 
 class SqlVectors(VectorCachePort):
@@ -56,7 +56,7 @@ class SqlVectors(VectorCachePort):
         stale: list[str] = []
         fresh = self._clock() - _FRESH_SECONDS
         with self._opened().reading() as connection:
-            query = select(cached_vector).where(cached_vector.c.model == model)
+            query = sa.select(cached_vector).where(cached_vector.c.model == model)
             for row in rows_in(connection, query, cached_vector.c.hash, hashes):
                 found[row.hash] = from_bytes(row.data, row.dimensions, row.rows)
                 if row.used_at < fresh:
@@ -65,7 +65,7 @@ class SqlVectors(VectorCachePort):
             with contextlib.suppress(AnalyticsUnavailableError), self._database.writing() as connection:
                 for some in slices(stale):  # what was found is of more worth than when it was used
                     chosen = (cached_vector.c.model == model) & cached_vector.c.hash.in_(some)
-                    connection.execute(update(cached_vector).where(chosen).values(used_at=self._clock()))
+                    connection.execute(sa.update(cached_vector).where(chosen).values(used_at=self._clock()))
         return found
 
     def put_many(self, model: str, vectors: Mapping[str, "Vector"]) -> None:
@@ -86,7 +86,7 @@ class SqlVectors(VectorCachePort):
 
     def _is_over_full(self) -> bool:
         with self._opened().reading() as connection:
-            size = connection.execute(select(func.coalesce(func.sum(_size), 0))).scalar_one()
+            size = connection.execute(sa.select(sa.func.coalesce(sa.func.sum(_size), 0))).scalar_one()
         self._uncounted = 0
         return bool(size > self._max_bytes)
 
@@ -102,12 +102,12 @@ def _row(model: str, hash_: str, vector: "Vector", at: float) -> DatabaseRow:
     }
 
 
-def _prune(connection: Connection, max_bytes: int) -> None:
+def _prune(connection: sa.Connection, max_bytes: int) -> None:
     """Remove what was not used for longest, down to a share of the limit."""
     key = (cached_vector.c.model, cached_vector.c.hash)
     order = (cached_vector.c.used_at.desc(), *key)
-    ranked = select(*key, func.sum(_size).over(order_by=order).label("size_so_far")).subquery()
+    ranked = sa.select(*key, sa.func.sum(_size).over(order_by=order).label("size_so_far")).subquery()
     excess = ranked.c.size_so_far > int(max_bytes * _KEPT_SHARE)
     connection.execute(
-        delete(cached_vector).where(tuple_(*key).in_(select(ranked.c.model, ranked.c.hash).where(excess)))
+        sa.delete(cached_vector).where(sa.tuple_(*key).in_(sa.select(ranked.c.model, ranked.c.hash).where(excess)))
     )
