@@ -19,15 +19,8 @@ from riglm.adapters.control.tokens import FILE_NAME, TokenFile, create_tokens
 from riglm.adapters.embedding.embedders import build_embedders, require_known_model
 from riglm.adapters.embedding.fastembed import BUNDLED_MODEL, DIMENSIONS, REVISION, bundled_file, pull_model
 from riglm.adapters.embedding.model_client import models_directory
+from riglm.cli import store_access
 from riglm.cli.output import ConfigOption, JsonOption, McpJsonOption, print_json, print_result, printable
-from riglm.cli.store_access import (
-    configuration_of,
-    find_configurations,
-    opened,
-    overlaid,
-    read_setting_changes,
-    settings_of,
-)
 from riglm.container import Container
 from riglm.domain.client_setup import ClientSetup
 from riglm.domain.errors import ConfigurationError, RiglmError, UnusableInputError
@@ -63,7 +56,7 @@ def _switch_mode(mode: Mode, config: Path | None, *, dry_run: bool, as_json: boo
     from riglm.application.setup.undo import carry_out
     from riglm.cli.setup_access import setup_context
 
-    files = find_configurations(config)
+    files = store_access.find_configurations(config)
     if not files:
         raise UnusableInputError(
             "there is no configuration to change: no riglm.yaml here, and none that `riglm init` made — fix: name it "
@@ -71,7 +64,7 @@ def _switch_mode(mode: Mode, config: Path | None, *, dry_run: bool, as_json: boo
         )
     by_store: dict[str, Configuration] = {}  # of those with one store, one with another mode if there is any
     for file in files:
-        configuration = configuration_of(file)
+        configuration = store_access.configuration_of(file)
         if mode == "enforce" and not configuration.settings.filtering.enabled:
             raise ConfigurationError(
                 f"{file}: filtering.enabled is false, so nothing would be hidden — fix: remove it first"
@@ -139,7 +132,7 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
     checked: list[tuple[Configuration, list[str]]] = []
 
     def examine(options: Options, made: ClientSetup | None) -> None:
-        configuration = overlaid(load(options))
+        configuration = store_access.overlaid(load(options))
         settings, project = configuration.settings, made.place.project if made is not None else None
         require_all(
             lambda: require_upstreams(configuration, directory=project),
@@ -168,7 +161,7 @@ def show(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: J
 
     Settings that were changed while riglm runs are kept in the store, above the file and the environment.
     """
-    configuration = overlaid(load(Options(config=config, mcp_json=mcp_json)))
+    configuration = store_access.overlaid(load(Options(config=config, mcp_json=mcp_json)))
     for warning in configuration.warnings:
         typer.echo(f"riglm: {warning}", err=True)
     lines = list_values(configuration)
@@ -186,15 +179,15 @@ def reset(key: KeysArgument = None, config: ConfigOption = None, as_json: JsonOp
 
     Processes that run follow within seconds.
     """
-    settings = settings_of(config)
-    stored = read_setting_changes(settings)
+    settings = store_access.settings_of(config)
+    stored = store_access.read_setting_changes(settings)
     for each in key or ():
         if not any(_is_within(row, each) for row in stored):
             known = f"one of {', '.join(stored)}" if stored else "leave it out, since no setting was changed"
             raise UnusableInputError(f"{each}: this was not changed at run time — fix: {known}")
     chosen = [row for row in stored if not key or any(_is_within(row, each) for each in key)]
     if chosen:
-        with opened(settings) as store:
+        with store_access.opened(settings) as store:
             store.delete_setting_changes(chosen)
     words = f"reset: {', '.join(chosen)}" if chosen else "no setting was changed at run time"
     print_result({"reset": chosen}, words, as_json=as_json)

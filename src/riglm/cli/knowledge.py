@@ -11,31 +11,11 @@ from uuid import UUID
 import typer
 
 from riglm.adapters.embedding.embedders import build_embedders
+from riglm.application.knowledge import importing
 from riglm.application.knowledge.definition import ErrorCode, RetrievalError
-from riglm.application.knowledge.importing import (
-    ImportResult,
-    KnowledgeImporter,
-    LineFormat,
-    Source,
-    check,
-    format_of,
-    give_vectors,
-)
 from riglm.application.knowledge.inner_voice import fields_of
 from riglm.application.knowledge.retrieval import Retrieval, RetrievalResult, question
-from riglm.cli.output import (
-    MAX_ROWS,
-    ConfigOption,
-    JsonOption,
-    json_time,
-    print_json,
-    print_result,
-    print_rows,
-    print_table,
-    printable,
-    progress,
-    written_time,
-)
+from riglm.cli import output
 from riglm.cli.store_access import PrincipalOption, configuration_of, owner_of, require_store
 from riglm.container import Container
 from riglm.domain.errors import RiglmError, UnusableInputError
@@ -67,15 +47,15 @@ def list_(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of rows per table, newest first."
+            "--limit", metavar="N", min=1, max=output.MAX_ROWS, help="Maximum number of rows per table, newest first."
         ),
     ] = 20,
     tag: TagOption = None,
     without_tag: WithoutTagOption = None,
     include_private: PrivateOption = False,
     principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Show what is known, newest first; private thoughts when asked for."""
     settings = _load_settings(config)
@@ -89,14 +69,18 @@ def list_(
         found = [(table, piece) for table in Table for piece in store.newest(table, scope, limit)]
     rows = []
     for table, piece in found:
-        id_, created = table.public_id(str(piece.id)), written_time(piece.created_at)
+        id_, created = table.public_id(str(piece.id)), output.written_time(piece.created_at)
         rows.append((id_, created, ", ".join(piece.tags), _format_piece(piece)[:_MAX_SHOWN_LENGTH]))
     title, fields = f"Knowledge of {_format_owner(principal)}", [_piece_fields(*each) for each in found]
-    print_rows(fields, title, ("id", "created", "tags", "text"), rows, as_json=as_json, empty="nothing is known yet")
+    output.print_rows(
+        fields, title, ("id", "created", "tags", "text"), rows, as_json=as_json, empty="nothing is known yet"
+    )
 
 
 @app.command()
-def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_json: JsonOption = False) -> None:
+def stats(
+    config: output.ConfigOption = None, principal: PrincipalOption = None, as_json: output.JsonOption = False
+) -> None:
     """Count what is known, of one owner and of all, and what cannot be found yet for want of a vector."""
     settings = _load_settings(config)
     owner = owner_of(settings, principal)
@@ -104,10 +88,10 @@ def stats(config: ConfigOption = None, principal: PrincipalOption = None, as_jso
         model = embedder.model
         mine, all_ = (asdict(store.counts(each, model)) for each in (owner, None))
     if as_json:
-        print_json({"model": model, "owner": owner, "own": mine, "all": all_})
+        output.print_json({"model": model, "owner": owner, "own": mine, "all": all_})
         return
     rows = [(name.replace("_", " "), count, all_[name]) for name, count in mine.items()]
-    print_table(f"Knowledge, by vectors of {model}", ["", _format_owner(principal), "all owners"], rows)
+    output.print_table(f"Knowledge, by vectors of {model}", ["", _format_owner(principal), "all owners"], rows)
 
 
 @app.command(name="import")
@@ -116,24 +100,25 @@ def import_(
         list[Path], typer.Argument(metavar="FILE...", help="JSON lines: thoughts, or what the MCP memory server wrote.")
     ],
     format_: Annotated[
-        LineFormat | None, typer.Option("--format", help="What the lines are; by default what the first one says.")
+        importing.LineFormat | None,
+        typer.Option("--format", help="What the lines are; by default what the first one says."),
     ] = None,
     principal: PrincipalOption = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Look at all files first, and store nothing if a line is wrong.")
     ] = False,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Take files into the store; what it knows already is not taken twice, so an import can be repeated at any time."""
     settings = _load_settings(config)
     sources = _find_sources(files, format_)
     owner = owner_of(settings, principal)
     if strict:
-        check(sources)
+        importing.check(sources)
     with Container(settings=settings).knowledge() as store:
-        with progress("reading bytes", sum(source.path.stat().st_size for source in sources)) as advance:
-            done = KnowledgeImporter(store, owner, time.time()).run(sources, advance)
+        with output.progress("reading bytes", sum(source.path.stat().st_size for source in sources)) as advance:
+            done = importing.KnowledgeImporter(store, owner, time.time()).run(sources, advance)
         _report_left_out(done)
         embedded = _give_missing_vectors(settings, store)
     read, new, changed = done.read, done.new, done.changed
@@ -157,32 +142,32 @@ def import_(
         "without_vector": embedded.waiting,
         "model": embedded.model,
     }
-    print_result(fields, "\n".join(line for line, is_shown in lines.items() if is_shown), as_json=as_json)
+    output.print_result(fields, "\n".join(line for line, is_shown in lines.items() if is_shown), as_json=as_json)
     embedded.require_all()
 
 
-def _find_sources(files: list[Path], asked: LineFormat | None) -> list[Source]:
+def _find_sources(files: list[Path], asked: importing.LineFormat | None) -> list[importing.Source]:
     """The files, each with its format, said where it was guessed; empty ones are passed over."""
     sources = []
     for file in files:
-        found = format_of(file, asked)
+        found = importing.format_of(file, asked)
         if found is None:
-            typer.echo(f"{printable(str(file))}: empty", err=True)
+            typer.echo(f"{output.printable(str(file))}: empty", err=True)
             continue
         if asked is None:
-            typer.echo(f"{printable(str(file))}: read as {found}, by what its lines say", err=True)
-        sources.append(Source(file, found))
+            typer.echo(f"{output.printable(str(file))}: read as {found}, by what its lines say", err=True)
+        sources.append(importing.Source(file, found))
     return sources
 
 
-def _report_left_out(done: ImportResult) -> None:
+def _report_left_out(done: importing.ImportResult) -> None:
     for problem in done.problems[:_MAX_SHOWN]:
-        typer.echo(f"left out: {printable(str(problem))}", err=True)
+        typer.echo(f"left out: {output.printable(str(problem))}", err=True)
     if done.left_out > _MAX_SHOWN:
         typer.echo(f"left out: {done.left_out - _MAX_SHOWN} more lines", err=True)
     if done.unknown_keys:
         keys = ", ".join(f"{key!r} ({place})" for key, place in done.unknown_keys.items())
-        typer.echo(f"unknown keys: {printable(keys)}", err=True)
+        typer.echo(f"unknown keys: {output.printable(keys)}", err=True)
     if done.left_out and not done.read.total():
         raise UnusableInputError(
             "no line could be used, and nothing was stored — fix: what is said above, line by line"
@@ -190,7 +175,7 @@ def _report_left_out(done: ImportResult) -> None:
 
 
 @app.command()
-def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def embed(config: output.ConfigOption = None, as_json: output.JsonOption = False) -> None:
     """Compute missing vectors for all owners: after an import that was interrupted, or with another model.
 
     An import does so by itself.
@@ -199,7 +184,7 @@ def embed(config: ConfigOption = None, as_json: JsonOption = False) -> None:
     with require_store(settings).knowledge() as store:
         done = _give_missing_vectors(settings, store)
     fields = {"model": done.model, "embedded": done.given, "without_vector": done.waiting}
-    print_result(fields, f"{done.given} pieces were given vectors of {done.model}", as_json=as_json)
+    output.print_result(fields, f"{done.given} pieces were given vectors of {done.model}", as_json=as_json)
     done.require_all()
 
 
@@ -225,9 +210,9 @@ def _give_missing_vectors(settings: Settings, store: KnowledgePort) -> _Embeddin
     given, reason = 0, ""
     with chosen_embedder(settings) as embedder:
         lacking = store.counts(None, embedder.model).without_vector
-        with progress("embedding", lacking) as advance:
+        with output.progress("embedding", lacking) as advance:
             try:
-                for count in give_vectors(store, embedder, _EMBEDDING_BATCH_SIZE):
+                for count in importing.give_vectors(store, embedder, _EMBEDDING_BATCH_SIZE):
                     given += count
                     advance(count)
             except EmbedderUnavailableError as error:
@@ -251,8 +236,8 @@ def search(
     without_tag: WithoutTagOption = None,
     include_private: PrivateOption = False,
     principal: PrincipalOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Ask what is known: the answer is that of the tool inner_voice.retrieve, which need not be switched on."""
     settings = _load_settings(config)
@@ -266,7 +251,7 @@ def search(
         raise kind(f"{error} ({error.code}){fix}") from error
     said = answer["diagnostics"]
     if as_json:
-        print_json(answer)
+        output.print_json(answer)
     elif said.get("no_results"):
         typer.echo(f"nothing was found: {_NOT_FOUND[said['reason']]}")
     else:
@@ -274,7 +259,7 @@ def search(
             (f"{each['score']:.3f}", each["trust_tier"], each["origin"], each["id"], " ".join(each["text"].split()))
             for each in answer["snippets"]
         ]
-        print_table("", ["score", "trust", "origin", "id", "text"], rows)
+        output.print_table("", ["score", "trust", "origin", "id", "text"], rows)
 
 
 async def _retrieve(settings: Settings, asked: Mapping[str, Any], owner: str) -> RetrievalResult:
@@ -305,8 +290,8 @@ def forget(
     principal: PrincipalOption = None,
     all_: Annotated[bool, typer.Option("--all", help="The pieces of all owners.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Remove pieces, private ones as well; an entity takes along its observations and relations.
 
@@ -341,7 +326,7 @@ def forget(
         else:
             removed = store.forget_owner(owner)
     fields = {"removed": removed, "embedded": 0 if embedded is None else embedded.given}
-    print_result(fields, f"removed: {removed}", as_json=as_json)
+    output.print_result(fields, f"removed: {removed}", as_json=as_json)
     if embedded is not None:
         embedded.require_all()
 
@@ -363,7 +348,7 @@ def _load_settings(config: Path | None) -> Settings:
     """
     configuration = configuration_of(config, about_knowledge=True)
     for warning in configuration.warnings:
-        typer.echo(f"warning: {printable(warning)}", err=True)
+        typer.echo(f"warning: {output.printable(warning)}", err=True)
     return configuration.settings
 
 
@@ -387,7 +372,7 @@ def _piece_fields(table: Table, piece: Thought | Entity | Observation) -> dict[s
         "id": table.public_id(str(piece.id)),
         "table": str(table),
         "owner": piece.owner,
-        "created_at": json_time(piece.created_at),
+        "created_at": output.json_time(piece.created_at),
         "tags": list(piece.tags),
         "text": piece.text,
     }

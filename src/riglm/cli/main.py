@@ -9,17 +9,8 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
+from riglm.cli import output
 from riglm.cli.entry import common_values, ready
-from riglm.cli.output import (
-    CommandArgument,
-    ConfigOption,
-    HeaderOption,
-    LogLevelOption,
-    McpJsonOption,
-    NoFilterOption,
-    ServerUrlOption,
-    printable_lines,
-)
 from riglm.domain.errors import RiglmError, UnusableInputError
 
 GROUPS: Final = {
@@ -135,21 +126,21 @@ def main() -> None:
     try:
         app()
     except RiglmError as error:
-        typer.echo(f"riglm: {printable_lines(str(error))}", err=True)
+        typer.echo(f"riglm: {output.printable_lines(str(error))}", err=True)
         sys.exit(2 if isinstance(error, UnusableInputError) else 1)
 
 
 def run(
-    command: CommandArgument = None,
-    url: ServerUrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
-    mcp_json: McpJsonOption = None,
+    command: output.CommandArgument = None,
+    url: output.ServerUrlOption = None,
+    header: output.HeaderOption = None,
+    config: output.ConfigOption = None,
+    mcp_json: output.McpJsonOption = None,
     profile: Annotated[
         str | None, typer.Option("--profile", metavar="NAME", help="The profile of this client (`filtering.profile`).")
     ] = None,
-    no_filter: NoFilterOption = False,
-    log_level: LogLevelOption = None,
+    no_filter: output.NoFilterOption = False,
+    log_level: output.LogLevelOption = None,
 ) -> None:
     """Proxy MCP servers for one client over stdio.
 
@@ -163,7 +154,7 @@ def run(
 
 
 def serve(
-    command: CommandArgument = None,
+    command: output.CommandArgument = None,
     host: Annotated[
         str | None, typer.Option("--host", metavar="HOST", help="The address to listen on (127.0.0.1).")
     ] = None,
@@ -179,12 +170,12 @@ def serve(
     control_port: Annotated[
         int | None, typer.Option("--control-port", metavar="N", help="The same, on this port (8701); 0: a free one.")
     ] = None,
-    url: ServerUrlOption = None,
-    header: HeaderOption = None,
-    config: ConfigOption = None,
-    mcp_json: McpJsonOption = None,
-    no_filter: NoFilterOption = False,
-    log_level: LogLevelOption = None,
+    url: output.ServerUrlOption = None,
+    header: output.HeaderOption = None,
+    config: output.ConfigOption = None,
+    mcp_json: output.McpJsonOption = None,
+    no_filter: output.NoFilterOption = False,
+    log_level: output.LogLevelOption = None,
 ) -> None:
     """Proxy MCP servers for clients over HTTP.
 

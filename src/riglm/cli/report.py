@@ -20,20 +20,7 @@ from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.figures import Observations, read_figures
 from riglm.application.reports.report import build_report, cost_rows, recorded_figures
 from riglm.application.reports.session_replay import ReplayedHistory, replay_history
-from riglm.cli.output import (
-    MAX_ROWS,
-    NOTHING_RECORDED,
-    ConfigOption,
-    JsonOption,
-    create_console,
-    create_table,
-    json_time,
-    print_json,
-    print_table,
-    printable,
-    progress,
-    write_page,
-)
+from riglm.cli import output
 from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
 from riglm.container import Container
 from riglm.domain.duration import format_count, to_utc_datetime
@@ -68,7 +55,10 @@ SinceOption = Annotated[
 def evaluate(
     predictor: StrategiesOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of sessions, the latest.")
+        int,
+        typer.Option(
+            "--limit", metavar="N", min=1, max=output.MAX_ROWS, help="Maximum number of sessions, the latest."
+        ),
     ] = MAX_SESSIONS,
     days: DaysOption = None,
     since: SinceOption = None,
@@ -76,8 +66,8 @@ def evaluate(
         bool, typer.Option("--coding-agent", help="Price prompts of 20,000 tokens and results of 2,000.")
     ] = False,
     db: DatabaseOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Compare strategies and prices on your recorded sessions.
 
@@ -106,9 +96,9 @@ def evaluate(
             replays = replay_by_strategy(history, definitions, kinds, settings, begin)
             found["strategies"] = [{"predictor": kind, **replay.figures()} for kind, replay in replays.items()]
     if as_json:
-        print_json(found)
+        output.print_json(found)
     elif not any(found.values()):
-        typer.echo(NOTHING_RECORDED)
+        typer.echo(output.NOTHING_RECORDED)
     else:
         _print_rows("Recorded sessions: price of model requests, relative to no proxy", found["recorded"])
         _print_rows("What each strategy would have shown", found["strategies"])
@@ -117,7 +107,7 @@ def evaluate(
 def _print_rows(title: str, rows: Sequence[dict[str, Any]]) -> None:
     if rows:
         cells = ((_format_cell(column, value) for column, value in row.items()) for row in rows)
-        print_table(title, tuple(rows[0]), map(tuple, cells))
+        output.print_table(title, tuple(rows[0]), map(tuple, cells))
 
 
 def _format_cell(column: str, value: Any) -> Any:
@@ -168,7 +158,7 @@ def replay_by_strategy(
     replays, prices = {}, settings.prices.prices()
     for kind in kinds:
         strategy = Strategy(name=kind, key=kind, make=partial(_create_predictor, kind, settings))
-        with progress(kind, len(history)) as advance:
+        with output.progress(kind, len(history)) as advance:
             replays[kind] = replay_history(
                 history,
                 strategy,
@@ -213,7 +203,7 @@ def report(
             "--limit",
             metavar="N",
             min=1,
-            max=MAX_ROWS,
+            max=output.MAX_ROWS,
             help="Maximum number of sessions, the latest; all of them are then replayed. Default: 1,000, of which the "
             "latest with some hundred calls are replayed.",
         ),
@@ -230,8 +220,8 @@ def report(
         Path | None, typer.Option("--html", metavar="F", help="Write it as a page, too, which needs no other file.")
     ] = None,
     db: DatabaseOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Report what filtering would have saved and missed.
 
@@ -244,9 +234,9 @@ def report(
     if html is not None:
         _write_html(html, found)
     if as_json:
-        print_json(found)
+        output.print_json(found)
         return
-    console = create_console()
+    console = output.create_console()
     for part in _render_report(found, tools):
         console.print(part)
     if html is not None:
@@ -262,7 +252,7 @@ def _build_report(
         stored = store.count_sessions()[1]
         max_calls = None if limit else _MAX_PREDICTIONS // len(kinds)
         history = store.list_training_sessions(most, profile=profile, max_calls=max_calls)
-        with progress("recorded", min(most, stored)) as advance:
+        with output.progress("recorded", min(most, stored)) as advance:
             prices = settings.prices.prices()
             figures = read_figures(store, prices, limit=most, since=since, profile=profile, on_session=advance)
         return history, figures, stored, definitions_of(store)
@@ -281,7 +271,7 @@ def _build_report(
         since=since,
         until=until,
     )
-    return {**found, "since": json_time(found["since"]), "until": json_time(found["until"])}
+    return {**found, "since": output.json_time(found["since"]), "until": output.json_time(found["until"])}
 
 
 def _ask_store(
@@ -312,7 +302,7 @@ def _write_html(file: Path, found: dict[str, Any]) -> None:
     vendor = ASSETS / "vendor" / "echarts"
     others = sorted(each for each in vendor.rglob("*") if each.is_file() and each.suffix != ".js")
     licences = [each.read_text("utf-8") for each in others]
-    write_page(file, page(found, (vendor / "echarts.common.min.js").read_text("utf-8"), licences))
+    output.write_page(file, page(found, (vendor / "echarts.common.min.js").read_text("utf-8"), licences))
 
 
 def _render_report(found: dict[str, Any], most_tools: int) -> Sequence[RenderableType]:
@@ -341,11 +331,11 @@ def _render_verdict(found: dict[str, Any]) -> list[RenderableType]:
     reasons = Table.grid(padding=(0, 1, 0, 2))
     for reason in verdict["reasons"]:
         mark, color = _MARKS[reason["met"]]
-        reasons.add_row(Text(mark, style=color), printable(reason["text"]))
+        reasons.add_row(Text(mark, style=color), output.printable(reason["text"]))
     about = f"filtering.mode {rules['mode']}, strategy {rules['strategy']}, {rules['min_tools']} to "
     about += f"{rules['max_tools']} tools"
     about += "" if rules["coverage"] is None else f" for {rules['coverage']:.0%} of the calls"
-    return [*lines, reasons, Text(printable(about), style="dim"), ""]
+    return [*lines, reasons, Text(output.printable(about), style="dim"), ""]
 
 
 def _render_bill(bill: dict[str, Any]) -> list[RenderableType]:
@@ -364,7 +354,7 @@ def _render_bill(bill: dict[str, Any]) -> list[RenderableType]:
         for one in bill["clients"]
     ]
     title = "Your own bill next to the price model, in tokens of uncached input, and the sizes fitted to it"
-    return [*([create_table(title, (*columns, "cached"), rows)] if rows else []), bill["text"], ""]
+    return [*([output.create_table(title, (*columns, "cached"), rows)] if rows else []), bill["text"], ""]
 
 
 def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> Table:
@@ -392,7 +382,7 @@ def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> Tabl
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, text in facts.items():
-        table.add_row(name, printable(text))
+        table.add_row(name, output.printable(text))
     return table
 
 
@@ -439,7 +429,7 @@ def _render_strategies(found: dict[str, Any]) -> list[RenderableType]:
     replayed = found["replayed"]
     of = _format_counts(replayed, " with ")
     of += f", the latest; {replayed['skipped']:,} before them were skipped" if replayed["skipped"] else ""
-    return [create_table(f"Replayed by strategy (* configured): {of}", columns, rows)]
+    return [output.create_table(f"Replayed by strategy (* configured): {of}", columns, rows)]
 
 
 def _render_tools(tools: dict[str, Any], most: int) -> list[RenderableType]:
@@ -449,11 +439,11 @@ def _render_tools(tools: dict[str, Any], most: int) -> list[RenderableType]:
         columns = ("tool", "server", "missed", "calls", "recorded: missed", "calls", "searched", "by name")
         keys = ("missed", "calls", "recorded_missed", "recorded_calls", "searched", "named")
         rows = [(row["tool"], row["server"], *(_or_dash(row[key]) for key in keys)) for row in missed[:most]]
-        parts.append(create_table("Missed tools: a search finds them, one call more", columns, rows))
+        parts.append(output.create_table("Missed tools: a search finds them, one call more", columns, rows))
         if len(missed) > most:
             parts.append(f"and {len(missed) - most:,} more")
     if unused:
-        names = ", ".join(map(printable, unused[:most]))
+        names = ", ".join(map(output.printable, unused[:most]))
         more = f" and {len(unused) - most:,} more" if len(unused) > most else ""
         parts.append(f"Never used, of the tools that were shown: {len(unused):,}: {names}{more}\n")
     return parts

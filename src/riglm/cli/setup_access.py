@@ -30,6 +30,7 @@ from riglm.application.setup.init import SetupPlanner
 from riglm.application.setup.undo import SetupContext, SetupJournal
 from riglm.cli.output import printable
 from riglm.container import Container
+from riglm.domain import redaction
 from riglm.domain.client_setup import (
     ClientServer,
     ClientSetup,
@@ -40,18 +41,6 @@ from riglm.domain.client_setup import (
     starts_riglm,
 )
 from riglm.domain.errors import RiglmError
-from riglm.domain.redaction import (
-    AFTER_SCHEME,
-    MASK,
-    REFERENCE,
-    SCHEME,
-    Redactor,
-    assigned_secrets,
-    holds_secret,
-    looks_secret,
-    secrets_of_command,
-    secrets_of_url,
-)
 
 if TYPE_CHECKING:
     from riglm.domain.schemas.server import ServerSettings
@@ -296,7 +285,7 @@ class Cover:
         """`documents` are the files as they were read. What is `shown` is no secret."""
         found = {text for document in documents for text in _command_secrets(document)} - set(shown)
         escaped = {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in found for is_ascii in (True, False)}
-        self._redact = Redactor(found | escaped)
+        self._redact = redaction.Redactor(found | escaped)
 
     def __call__(self, text: str) -> str:
         """Return the text with a mask for each secret."""
@@ -310,24 +299,27 @@ def _mask_value(found: re.Match[str]) -> str:
     value, begin = _meaning(written), found["key"] + found["sign"]
     if name in _NOT_SECRET or "://" in value:
         return begin + written
-    if holds_secret(name, re.sub(SCHEME, "", value)):
+    if redaction.holds_secret(name, re.sub(redaction.SCHEME, "", value)):
         return begin + _masked(written)
-    literal = re.sub(REFERENCE, "", value)
-    for secret in (*assigned_secrets(literal), *(each["value"] for each in re.finditer(AFTER_SCHEME, literal))):
-        written = written.replace(secret, MASK)
+    literal = re.sub(redaction.REFERENCE, "", value)
+    for secret in (
+        *redaction.assigned_secrets(literal),
+        *(each["value"] for each in re.finditer(redaction.AFTER_SCHEME, literal)),
+    ):
+        written = written.replace(secret, redaction.MASK)
     return begin + written
 
 
 def _mask_random(written: str) -> str:
     text = _meaning(written)
-    if len(text) < _MIN_RANDOM_LENGTH or any(part in text for part in (" ", "://", MASK)):
+    if len(text) < _MIN_RANDOM_LENGTH or any(part in text for part in (" ", "://", redaction.MASK)):
         return written
-    return _masked(written) if looks_secret(text) else written
+    return _masked(written) if redaction.looks_secret(text) else written
 
 
 def _masked(written: str) -> str:
     quote = written[0] if written[0] in "\"'" else ""
-    return f"{quote}{MASK}{quote}"
+    return f"{quote}{redaction.MASK}{quote}"
 
 
 def _meaning(written: str) -> str:
@@ -342,10 +334,10 @@ def _command_secrets(value: Any) -> Iterator[str]:
     """Yield the secrets in command lines and URLs, at any depth."""
     if isinstance(value, Mapping):
         given = [each if isinstance(each, list) else [each] for each in map(value.get, ("command", "args"))]
-        yield from secrets_of_command([word for words in given for word in words if isinstance(word, str)])
+        yield from redaction.secrets_of_command([word for words in given for word in words if isinstance(word, str)])
         value = list(value.values())
     if isinstance(value, list):
         for item in value:
             yield from _command_secrets(item)
     elif isinstance(value, str) and "://" in value:
-        yield from secrets_of_url(value)
+        yield from redaction.secrets_of_url(value)

@@ -18,19 +18,7 @@ from riglm.application.reports.figures import (
     read_figures,
     tool_statistics,
 )
-from riglm.cli.output import (
-    MAX_ROWS,
-    NOTHING_RECORDED,
-    ConfigOption,
-    JsonOption,
-    create_console,
-    create_table,
-    json_time,
-    print_json,
-    print_rows,
-    print_table,
-    written_time,
-)
+from riglm.cli import output
 from riglm.cli.store_access import find_store, settings_in_use
 from riglm.domain.cooccurrence import Cooccurrence
 from riglm.domain.duration import format_count
@@ -88,10 +76,11 @@ def sessions(
         str | None, typer.Argument(metavar="SESSION_ID", help="Show this session's calls; its last characters do.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=MAX_ROWS, help="Maximum number of rows, newest first.")
+        int,
+        typer.Option("--limit", metavar="N", min=1, max=output.MAX_ROWS, help="Maximum number of rows, newest first."),
     ] = 50,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """List all recorded sessions, or one session's calls.
 
@@ -108,43 +97,43 @@ def sessions(
         found = [] if stored is None else stored.list_sessions(limit)
     fields, rows = [*map(session_fields, found)], [*map(_session_row, found)]
     columns = ("session", "started", "client", "reached by", "era", "recognised by", "calls", "failed")
-    print_rows(fields, "Sessions", columns, rows, as_json=as_json, explanation=_SESSIONS_EXPLANATION)
+    output.print_rows(fields, "Sessions", columns, rows, as_json=as_json, explanation=_SESSIONS_EXPLANATION)
 
 
-def tools(config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def tools(config: output.ConfigOption = None, as_json: output.JsonOption = False) -> None:
     """List the tools that were listed or used, in the sessions that `riglm stats` counts."""
     settings = settings_in_use(config)
     with find_store(settings) or contextlib.nullcontext() as store:
         found = [] if store is None else tool_statistics(_read_figures(store, settings))
     fields, rows = [*map(tool_fields, found)], [*map(_tool_row, found)]
     columns = "tool", "server", "calls", "failed", "listed", "searched", "sessions", "median ms", "p95 ms", "last used"
-    print_rows(fields, "Tools", columns, rows, as_json=as_json, explanation=_TOOLS_EXPLANATION)
+    output.print_rows(fields, "Tools", columns, rows, as_json=as_json, explanation=_TOOLS_EXPLANATION)
 
 
 def stats(
     watch: Annotated[bool, typer.Option("--watch", help="Show the figures until Ctrl-C, every 2 seconds.")] = False,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: output.ConfigOption = None,
+    as_json: output.JsonOption = False,
 ) -> None:
     """Sum up what was recorded."""
     settings = settings_in_use(config)
     store = find_store(settings)
     if store is None:
-        print_json(_summarize_figures(Observations(), ())) if as_json else typer.echo(NOTHING_RECORDED)
+        output.print_json(_summarize_figures(Observations(), ())) if as_json else typer.echo(output.NOTHING_RECORDED)
         return
     with store:
         found = _read_stats(store, settings)
         if as_json:
-            print_json(found)
+            output.print_json(found)
         elif watch:
             with contextlib.suppress(KeyboardInterrupt):
                 _watch_stats(store, settings, found)
         else:
-            create_console().print(_render_stats(found, store.count_sessions()[1]))
+            output.create_console().print(_render_stats(found, store.count_sessions()[1]))
 
 
 def _watch_stats(store: AnalyticsPort, settings: Settings, found: dict[str, Any]) -> None:
-    console = create_console()
+    console = output.create_console()
     with Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while True:
             live.update(_render_stats(found, store.count_sessions()[1]), refresh=True)
@@ -203,15 +192,17 @@ def _render_stats(found: dict[str, Any], stored: int) -> Group:
         (_TITLES.get(name, name.replace("_", " ")), "-" if value is None else value) for name, value in numbers.items()
     ]
     parts: list[RenderableType] = [line for line in prices if line]
-    parts.append(create_table(f"Recorded in {of}", ("what", "number"), rows))
+    parts.append(output.create_table(f"Recorded in {of}", ("what", "number"), rows))
     if found["exposures"]:
         lists = [[row[name] for name in _LIST_COLUMNS] for row in found["exposures"]]
         parts.append(
-            create_table("Lists and estimated tokens, by mode of filtering", tuple(_LIST_COLUMNS.values()), lists)
+            output.create_table(
+                "Lists and estimated tokens, by mode of filtering", tuple(_LIST_COLUMNS.values()), lists
+            )
         )
     if found["cooccurrences"]:
         pairs = [tuple(pair.values()) for pair in found["cooccurrences"][:_MAX_PAIRS]]
-        parts.append(create_table("Used together", ("tool", "and tool", "sessions", "calls apart"), pairs))
+        parts.append(output.create_table("Used together", ("tool", "and tool", "sessions", "calls apart"), pairs))
     return Group(*parts, found["explanation"])
 
 
@@ -229,8 +220,8 @@ def session_fields(summary: SessionSummary) -> dict[str, Any]:
     session = summary.session
     return {
         "id": session.id,
-        "started_at": json_time(session.started_at),
-        "ended_at": json_time(session.ended_at),
+        "started_at": output.json_time(session.started_at),
+        "ended_at": output.json_time(session.ended_at),
         "client": session.client.name,
         "client_version": session.client.version,
         **{name: getattr(session, name) for name in _SESSION_FIELDS},
@@ -242,14 +233,14 @@ def session_fields(summary: SessionSummary) -> dict[str, Any]:
 def invocation_fields(call: ToolInvocation) -> dict[str, Any]:
     """An invocation for JSON output, without its session."""
     fields = {name: value for name, value in msgspec.to_builtins(call).items() if name != "session_id"}
-    return {**fields, "timestamp": json_time(call.timestamp), "duration_ms": round(call.duration_ms, 3)}
+    return {**fields, "timestamp": output.json_time(call.timestamp), "duration_ms": round(call.duration_ms, 3)}
 
 
 def tool_fields(tool: ToolEntry) -> dict[str, Any]:
     """A tool's statistics for JSON output."""
     values = tool.model_dump(exclude={"named"})
     times = {name: values[name] and round(values[name], 3) for name in ("median_ms", "p95_ms")}
-    return {**values, **times, "last_used": json_time(tool.last_used)}
+    return {**values, **times, "last_used": output.json_time(tool.last_used)}
 
 
 def find_session(store: AnalyticsPort, wanted: str) -> SessionSummary:
@@ -259,7 +250,7 @@ def find_session(store: AnalyticsPort, wanted: str) -> SessionSummary:
         RiglmError: there is none, or there are several.
     """
     matching = [
-        found for found in store.list_sessions(limit=MAX_ROWS) if str(found.session.id).endswith(wanted.lower())
+        found for found in store.list_sessions(limit=output.MAX_ROWS) if str(found.session.id).endswith(wanted.lower())
     ]
     if len(matching) != 1:
         raise _no_session(f"{len(matching)} sessions end" if matching else "no session ends", wanted)
@@ -274,10 +265,10 @@ def _print_session(store: AnalyticsPort, wanted: str, as_json: bool) -> None:
     found = find_session(store, wanted)
     calls = store.list_invocations(found.session.id)
     if as_json:
-        print_json({"session": session_fields(found), "invocations": [*map(invocation_fields, calls)]})
+        output.print_json({"session": session_fields(found), "invocations": [*map(invocation_fields, calls)]})
         return
     columns = ("#", "time", "tool", "server", "ms", "outcome", "found by")
-    print_table(f"Calls of session {found.session.id}", columns, map(_call_row, calls))
+    output.print_table(f"Calls of session {found.session.id}", columns, map(_call_row, calls))
 
 
 def _session_row(summary: SessionSummary) -> Sequence[object]:
@@ -285,17 +276,17 @@ def _session_row(summary: SessionSummary) -> Sequence[object]:
     client = f"{session.client.name} {session.client.version}".strip() or "-"
     recognised = f"{session.method.value} ({session.confidence.value})"
     reached = session.transport.value
-    started = written_time(session.started_at)
+    started = output.written_time(session.started_at)
     return session.id, started, client, reached, session.era.value, recognised, summary.invocations, summary.failures
 
 
 def _tool_row(tool: ToolEntry) -> Sequence[object]:
     times = ("-" if each is None else each for each in (tool.median_ms, tool.p95_ms))
     counts = (tool.invocations, tool.failures, tool.listed, tool.searched, tool.sessions)
-    return tool.tool, tool.upstream or "-", *counts, *times, written_time(tool.last_used)
+    return tool.tool, tool.upstream or "-", *counts, *times, output.written_time(tool.last_used)
 
 
 def _call_row(call: ToolInvocation) -> Sequence[object]:
     outcome = "ok" if call.success else " ".join(str(part) for part in (call.error_kind, call.error_code) if part)
-    place = call.sequence_number, written_time(call.timestamp), call.tool, call.upstream
+    place = call.sequence_number, output.written_time(call.timestamp), call.tool, call.upstream
     return *place, call.duration_ms, outcome, call.found.value

@@ -15,17 +15,8 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
+from riglm.domain import list_plan
 from riglm.domain.exposure import Exposure, Mode, Surface
-from riglm.domain.list_plan import (
-    CALL_TOKENS,
-    HOST_LIST_TOKENS,
-    HOST_SEARCH_RESULTS,
-    OUTPUT_TOKENS,
-    PROMPT_TOKENS,
-    RESULT_OVERHEAD,
-    SEARCH_TOKENS,
-    Prices,
-)
 
 SHADOW_SEARCH_RESULTS: Final = 3
 """Definitions in a result of riglm's search where shadow mode has to assume one."""
@@ -50,9 +41,9 @@ class SessionSizes:
     tokens that is written to the cache. `own_requests` are the model requests of a session for tools of the client.
     """
 
-    prompt_tokens: float = PROMPT_TOKENS
-    call_tokens: float = CALL_TOKENS
-    output_tokens: float = OUTPUT_TOKENS
+    prompt_tokens: float = list_plan.PROMPT_TOKENS
+    call_tokens: float = list_plan.CALL_TOKENS
+    output_tokens: float = list_plan.OUTPUT_TOKENS
     cached_share: float = 1.0
     written_share: float = 1.0
     own_requests: float = 0.0
@@ -70,7 +61,7 @@ class SessionPrice:
     `list` has the tokens of the tool list that their prompts begin with, and a key of its tools.
     """
 
-    def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES, list_tokens: float = 0.0) -> None:
+    def __init__(self, prices: list_plan.Prices, sizes: SessionSizes = DEFAULT_SIZES, list_tokens: float = 0.0) -> None:
         self.total = 0.0
         self.requests = 0
         self.list: tuple[float, object] = (list_tokens, None)
@@ -136,11 +127,11 @@ class SessionCost:
     have hidden, or that the host defers, are taken to need a search, once for each tool.
     """
 
-    def __init__(self, prices: Prices, sizes: SessionSizes = DEFAULT_SIZES) -> None:
+    def __init__(self, prices: list_plan.Prices, sizes: SessionSizes = DEFAULT_SIZES) -> None:
         self.mode: Mode = "off"
         self._sizes = sizes
         self._riglm, self._no_proxy = SessionPrice(prices, sizes), SessionPrice(prices, sizes)
-        self._host_search = SessionPrice(prices, sizes, HOST_LIST_TOKENS)
+        self._host_search = SessionPrice(prices, sizes, list_plan.HOST_LIST_TOKENS)
         self._list: Exposure | None = None
         self._definition = 0.0
         self._used: set[str] = set()
@@ -150,20 +141,20 @@ class SessionCost:
     def shown(self, exposure: Exposure) -> None:
         """Add a list, or the result of a search or of a new context; a list that was not selected has no price."""
         if not exposure.is_list:
-            self._search(RESULT_OVERHEAD * exposure.tokens_shown)
+            self._search(list_plan.RESULT_OVERHEAD * exposure.tokens_shown)
             return
         self._list = None if exposure.mode == "off" else exposure
         if self._list is None:
             return
         self.mode = exposure.mode if self.mode == "off" else self.mode
         names = frozenset(exposure.shown)
-        self._riglm.list = exposure.tokens_shown + (HOST_LIST_TOKENS if self._is_deferred else 0), names
+        self._riglm.list = exposure.tokens_shown + (list_plan.HOST_LIST_TOKENS if self._is_deferred else 0), names
         self._no_proxy.list = exposure.tokens_all, names.union(exposure.hidden)
         self._definition = exposure.tokens_all / max(1, len(exposure.shown) + len(exposure.hidden))
 
     def searched_by_host(self) -> None:
         """Add a search of the host for a tool that it defers although riglm lists it."""
-        self._search(HOST_SEARCH_RESULTS * self._definition)
+        self._search(list_plan.HOST_SEARCH_RESULTS * self._definition)
 
     def called(self, tool: str) -> None:
         """Add a call of an upstream tool; calls before the first list have no price."""
@@ -174,14 +165,14 @@ class SessionCost:
             self._work(round(self._sizes.own_requests) // 2)
         if tool not in self._used:
             self._used.add(tool)
-            self._host_search.add(SEARCH_TOKENS + HOST_SEARCH_RESULTS * self._definition)
+            self._host_search.add(list_plan.SEARCH_TOKENS + list_plan.HOST_SEARCH_RESULTS * self._definition)
         is_hidden = tool not in self._list.shown and (self._is_deferred or self._list.mode == "shadow")
         if is_hidden and tool not in self._found:
             self._found.add(tool)
             if self._is_deferred:
                 self.searched_by_host()
             else:
-                self._search(RESULT_OVERHEAD * SHADOW_SEARCH_RESULTS * self._definition)
+                self._search(list_plan.RESULT_OVERHEAD * SHADOW_SEARCH_RESULTS * self._definition)
         self._work(1)
 
     def finish(self) -> Cost | None:
@@ -212,7 +203,7 @@ class SessionCost:
 
     def _search(self, result_tokens: float) -> None:
         if self._list is not None:
-            self._riglm.add(SEARCH_TOKENS + result_tokens)
+            self._riglm.add(list_plan.SEARCH_TOKENS + result_tokens)
 
 
 class RequestTokens(NamedTuple):
@@ -281,7 +272,7 @@ class TokenUsage:
         """Return the number of input tokens of all requests."""
         return self.uncached + self.cached + self.written
 
-    def billed_price(self, prices: Prices) -> float:
+    def billed_price(self, prices: list_plan.Prices) -> float:
         """Return the price of the counted tokens, in tokens of uncached input."""
         read_and_written = prices.cached_input * self.cached + prices.cache_write * self.written
         return self.uncached + read_and_written + prices.output * self.output
@@ -298,11 +289,11 @@ class ClientBill:
         """Return the sum of a count over the sessions."""
         return sum(getattr(usage, count) for usage, _ in self.sessions)
 
-    def billed_price(self, prices: Prices) -> float:
+    def billed_price(self, prices: list_plan.Prices) -> float:
         """Return the price of the counted tokens, in tokens of uncached input."""
         return sum(usage.billed_price(prices) for usage, _ in self.sessions)
 
-    def modeled_price(self, prices: Prices, sizes: SessionSizes) -> float:
+    def modeled_price(self, prices: list_plan.Prices, sizes: SessionSizes) -> float:
         """Return the price of as many model requests in sessions of these sizes, with the same tool lists."""
         return sum(_price_requests(prices, sizes, usage.requests, tokens) for usage, tokens in self.sessions)
 
@@ -328,7 +319,7 @@ class ClientBill:
         )
 
 
-def _price_requests(prices: Prices, sizes: SessionSizes, requests: int, list_tokens: float) -> float:
+def _price_requests(prices: list_plan.Prices, sizes: SessionSizes, requests: int, list_tokens: float) -> float:
     price = SessionPrice(prices, sizes, list_tokens)
     price.add(sizes.call_tokens, requests)
     return price.total

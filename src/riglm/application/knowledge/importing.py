@@ -14,20 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
+from riglm.domain import knowledge
 from riglm.domain.errors import UnusableInputError
-from riglm.domain.knowledge import (
-    Embedding,
-    Entity,
-    Observation,
-    Origin,
-    Relation,
-    Table,
-    Thought,
-    entity_text,
-    is_visible,
-    normalised,
-    searched_text,
-)
 from riglm.domain.session import uuid7
 from riglm.ports.embedder import EmbedderPort, EmbedderUnavailableError
 from riglm.ports.knowledge import KnowledgePort
@@ -97,7 +85,7 @@ def visible_text(key: str, value: Any) -> str:
     Raises:
         InvalidLineError: it is something else.
     """
-    if isinstance(value, str) and is_visible(value):
+    if isinstance(value, str) and knowledge.is_visible(value):
         return value
     raise wrong(key, "a text that can be seen", value, f'write "{key}": "..."')
 
@@ -137,7 +125,7 @@ class Described:
     observations: tuple[str, ...]
 
 
-def memory_of(row: JsonRow, owner: str) -> Described | Relation:
+def memory_of(row: JsonRow, owner: str) -> Described | knowledge.Relation:
     """Return the record that a line describes. Observations without visible characters are skipped.
 
     Raises:
@@ -148,7 +136,7 @@ def memory_of(row: JsonRow, owner: str) -> Described | Relation:
         return _entity(row)
     if kind == RELATION:
         source, target, relation = (visible_text(key, row.get(key)) for key in ("from", "to", "relationType"))
-        return Relation(owner=owner, source=source, target=target, kind=relation)
+        return knowledge.Relation(owner=owner, source=source, target=target, kind=relation)
     fix = "remove the line, or give --format thoughts if these are thoughts"
     raise wrong("type", f"{ENTITY} or {RELATION}", kind, fix)
 
@@ -161,7 +149,7 @@ def _entity(row: JsonRow) -> Described:
     return Described(
         name=visible_text("name", row.get("name")),
         kind=kind.strip(),
-        observations=tuple(text for text in observations if is_visible(text)),
+        observations=tuple(text for text in observations if knowledge.is_visible(text)),
     )
 
 
@@ -175,7 +163,7 @@ _EARLIEST: Final = datetime(1, 1, 1, tzinfo=UTC).timestamp()
 _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
-def thought_of(row: JsonRow, owner: str, now: float) -> Thought:
+def thought_of(row: JsonRow, owner: str, now: float) -> knowledge.Thought:
     """The thought of a line, an owner's; one that does not say when it was made was made `now`.
 
     Any key with the letters of `private` or `is private`, and no others, counts as that, so that no spelling makes a
@@ -184,7 +172,7 @@ def thought_of(row: JsonRow, owner: str, now: float) -> Thought:
     Raises:
         InvalidLineError: the line has no text, or a value that is none of its key.
     """
-    return Thought(
+    return knowledge.Thought(
         id=uuid7(),
         owner=owner,
         text=visible_text("text", row.get("text")),
@@ -195,12 +183,12 @@ def thought_of(row: JsonRow, owner: str, now: float) -> Thought:
     )
 
 
-def _origin(value: Any) -> Origin:
+def _origin(value: Any) -> knowledge.Origin:
     if value is None:
-        return Origin.HUMAN
-    if isinstance(value, str) and value in list(Origin):
-        return Origin(value)
-    raise wrong("origin", f"one of {', '.join(Origin)}", value, "write one of these, or remove it")
+        return knowledge.Origin.HUMAN
+    if isinstance(value, str) and value in list(knowledge.Origin):
+        return knowledge.Origin(value)
+    raise wrong("origin", f"one of {', '.join(knowledge.Origin)}", value, "write one of these, or remove it")
 
 
 def _means_private(key: str) -> bool:
@@ -248,7 +236,7 @@ MAX_PROBLEMS: Final = 100
 _LINE_BATCH_SIZE: Final = 500
 _MAX_BATCH_BYTES: Final = 4 << 20
 
-_Piece = Thought | Described | Relation
+_Piece = knowledge.Thought | Described | knowledge.Relation
 
 
 class LineFormat(StrEnum):
@@ -370,11 +358,11 @@ class KnowledgeImporter:
                     done.unknown_keys.setdefault(key, f"{source.path}:{line.number}")
 
     def _put(self, found: Sequence["_Piece | ImportProblem"]) -> None:
-        thoughts = [each for each in found if isinstance(each, Thought)]
-        relations = [each for each in found if isinstance(each, Relation)]
+        thoughts = [each for each in found if isinstance(each, knowledge.Thought)]
+        relations = [each for each in found if isinstance(each, knowledge.Relation)]
         described = _joined([each for each in found if isinstance(each, Described)])
         observations = [
-            Observation(id=uuid7(), owner=self._owner, entity=each.name, text=text, created_at=self._now)
+            knowledge.Observation(id=uuid7(), owner=self._owner, entity=each.name, text=text, created_at=self._now)
             for each in described.values()
             for text in each.observations
         ]
@@ -398,7 +386,7 @@ class KnowledgeImporter:
         if observations:
             new["observations"] += self._store.add_observations(observations).new
 
-    def _entities(self, described: dict[str, Described]) -> list[Entity]:
+    def _entities(self, described: dict[str, Described]) -> list[knowledge.Entity]:
         """The entities of these lines, in words.
 
         A known entity keeps the spelling of its name, and its kind if these lines give none. Other imports may run at
@@ -406,18 +394,18 @@ class KnowledgeImporter:
         the store refreshes the texts of all entities in these lines.
         """
         names = [each.name for each in described.values()]
-        known = {normalised(each.name): each for each in self._store.entities_named(self._owner, names)}
-        related: dict[str, list[Relation]] = defaultdict(list)
+        known = {knowledge.normalised(each.name): each for each in self._store.entities_named(self._owner, names)}
+        related: dict[str, list[knowledge.Relation]] = defaultdict(list)
         for relation in self._store.relations_of(self._owner, names):
-            for end in {normalised(relation.source), normalised(relation.target)}:
+            for end in {knowledge.normalised(relation.source), knowledge.normalised(relation.target)}:
                 related[end].append(relation)
         entities = []
         for key, each in described.items():
-            entity = known.get(key) or Entity(
+            entity = known.get(key) or knowledge.Entity(
                 id=uuid7(), owner=self._owner, name=each.name, kind=each.kind, text="", created_at=self._now
             )
             kind = each.kind or entity.kind
-            entities.append(replace(entity, kind=kind, text=entity_text(entity.name, kind, related[key])))
+            entities.append(replace(entity, kind=kind, text=knowledge.entity_text(entity.name, kind, related[key])))
         return entities
 
 
@@ -464,10 +452,10 @@ def _joined(described: Sequence[Described]) -> dict[str, Described]:
     """
     joined: dict[str, Described] = {}
     for each in described:
-        earlier = joined.get(normalised(each.name))
+        earlier = joined.get(knowledge.normalised(each.name))
         observations = (*earlier.observations, *each.observations) if earlier else each.observations
         kind = each.kind or (earlier.kind if earlier else "")
-        joined[normalised(each.name)] = replace(each, kind=kind, observations=observations)
+        joined[knowledge.normalised(each.name)] = replace(each, kind=kind, observations=observations)
     return joined
 
 
@@ -488,7 +476,7 @@ def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int) -> It
     """
     embedder.embed(())  # raises if it cannot embed
     model = embedder.model
-    for table in Table:
+    for table in knowledge.Table:
         earlier: set[UUID] = set()
         while pieces := store.without_vector(table, model, _PIECE_BATCH_SIZE):
             ids = {piece.id for piece in pieces}
@@ -496,11 +484,11 @@ def give_vectors(store: KnowledgePort, embedder: EmbedderPort, batch: int) -> It
                 break
             earlier = ids
             for some in _parts(pieces, batch * _BATCHES_KEPT):
-                texts = [searched_text(piece) for piece in some]
+                texts = [knowledge.searched_text(piece) for piece in some]
                 rows = [row for part in _parts(texts, batch) for row in embedder.embed(part)]
                 if embedder.model != model:
                     raise EmbedderUnavailableError("another model was loaded meanwhile")
-                vectors = [Embedding(model=model, vector=row) for row in rows]
+                vectors = [knowledge.Embedding(model=model, vector=row) for row in rows]
                 store.set_vectors(table, [(piece.id, vector) for piece, vector in zip(some, vectors, strict=True)])
                 yield len(some)
 

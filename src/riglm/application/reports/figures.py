@@ -11,22 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from riglm.domain import session_cost
 from riglm.domain.exposure import SEARCH_SURFACE, Exposure, Mode, Surface, TokenTally
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod
 from riglm.domain.list_plan import HOST_LIST_TOKENS, Prices
 from riglm.domain.schemas.control_api import ToolEntry
-from riglm.domain.session_cost import (
-    CODING_AGENT,
-    DEFAULT_SIZES,
-    MAX_CALLS,
-    MAX_SESSIONS,
-    MIN_PRICED_SESSIONS,
-    ClientBill,
-    Cost,
-    SessionCost,
-    SessionSizes,
-    TokenUsage,
-)
 from riglm.ports.analytics import SessionHistoryPort, TrainingCall, TrainingSession
 
 
@@ -88,8 +77,8 @@ class SessionCostObservation:
 
     session: UUID
     mode: Mode
-    cost: Cost
-    as_coding_agent: Cost
+    cost: session_cost.Cost
+    as_coding_agent: session_cost.Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +114,7 @@ class Observations:
     lists: tuple[ListObservation, ...] = ()
     uses: tuple[CallObservation, ...] = ()
     costs: tuple[SessionCostObservation, ...] = ()
-    bills: tuple[ClientBill, ...] = ()
+    bills: tuple[session_cost.ClientBill, ...] = ()
 
     @property
     def calls(self) -> Iterator[tuple[UUID, TrainingCall]]:
@@ -138,14 +127,14 @@ class Observations:
         return tuple(each for each in self.uses if each.hides)
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> session_cost.Cost:
         """Return the sum of what the sessions cost."""
-        return sum((each.cost for each in self.costs), Cost())
+        return sum((each.cost for each in self.costs), session_cost.Cost())
 
     @property
-    def cost_as_coding_agent(self) -> Cost:
+    def cost_as_coding_agent(self) -> session_cost.Cost:
         """Return the sum of what the sessions would cost with the prompts and results of a coding agent."""
-        return sum((each.as_coding_agent for each in self.costs), Cost())
+        return sum((each.as_coding_agent for each in self.costs), session_cost.Cost())
 
     def of(self, mode: Mode) -> "Observations":
         """What was recorded in one mode."""
@@ -173,7 +162,7 @@ def read_figures(
     store: SessionHistoryPort,
     prices: Prices,
     *,
-    limit: int = MAX_SESSIONS,
+    limit: int = session_cost.MAX_SESSIONS,
     since: float = 0.0,
     profile: str | None = None,
     on_session: Callable[[int], None] = lambda _: None,
@@ -184,7 +173,7 @@ def read_figures(
     it, those of others by the default sizes. A call goes with the last list before it; calls before any list, and of
     tools that no list had, are left out.
     """
-    sessions = store.list_proxied_sessions(limit, since, profile, MAX_CALLS)
+    sessions = store.list_proxied_sessions(limit, since, profile, session_cost.MAX_CALLS)
     by_session = defaultdict[UUID, list[Exposure]](list)
     for exposure in store.list_exposures(*(each.id for each in sessions)):
         by_session[exposure.session_id].append(exposure)
@@ -198,7 +187,7 @@ def read_figures(
         ran = [call for call in session.calls if _is_use(call)]
         lists += _observe_lists(shown)
         uses += _observe_calls(session, ran, [each for each in shown if each.is_list])
-        costs += _price_session(session, ran, shown, prices, sizes.get(session.client, DEFAULT_SIZES))
+        costs += _price_session(session, ran, shown, prices, sizes.get(session.client, session_cost.DEFAULT_SIZES))
         on_session(1)
     return Observations(
         sessions=tuple(sessions),
@@ -232,19 +221,21 @@ _TOKENS: Final = ("shown", "hidden", "meta_tools", "resent", "net")
 
 
 def _collect_bills(
-    usages: Sequence[TokenUsage], sessions: Sequence[TrainingSession], exposures: Mapping[UUID, Sequence[Exposure]]
-) -> list[ClientBill]:
+    usages: Sequence[session_cost.TokenUsage],
+    sessions: Sequence[TrainingSession],
+    exposures: Mapping[UUID, Sequence[Exposure]],
+) -> list[session_cost.ClientBill]:
     """Return the bill of each client, by name."""
     lists: dict[str, list[Exposure]] = {}
     for session in sessions:
         lists.setdefault(session.client, []).extend(each for each in exposures.get(session.id, ()) if each.is_list)
     for theirs in lists.values():
         theirs.sort(key=lambda each: each.timestamp)
-    billed: dict[str, list[tuple[TokenUsage, float]]] = {}
+    billed: dict[str, list[tuple[session_cost.TokenUsage, float]]] = {}
     for usage in usages:
         tokens = _get_list_tokens(lists.get(usage.client, ()), usage.started_at)
         billed.setdefault(usage.client, []).append((usage, tokens))
-    return [ClientBill(client=client, sessions=tuple(each)) for client, each in sorted(billed.items())]
+    return [session_cost.ClientBill(client=client, sessions=tuple(each)) for client, each in sorted(billed.items())]
 
 
 def _get_list_tokens(lists: Sequence[Exposure], at: float) -> float:
@@ -287,12 +278,12 @@ def _is_use(call: TrainingCall) -> bool:
     return call.ran and call.upstream != OWN_UPSTREAM
 
 
-def cost_fields(cost: Cost) -> dict[str, Any]:
+def cost_fields(cost: session_cost.Cost) -> dict[str, Any]:
     """Return the sessions of a cost and its price relative to no proxy and to a host's search.
 
     Prices are None with fewer than `MIN_PRICED_SESSIONS`.
     """
-    priced = cost if cost.sessions >= MIN_PRICED_SESSIONS else Cost()
+    priced = cost if cost.sessions >= session_cost.MIN_PRICED_SESSIONS else session_cost.Cost()
     return {"sessions": cost.sessions, **priced.rounded_prices()}
 
 
@@ -355,9 +346,9 @@ def _price_session(
     calls: Sequence[TrainingCall],
     exposures: Sequence[Exposure],
     prices: Prices,
-    sizes: SessionSizes,
+    sizes: session_cost.SessionSizes,
 ) -> Iterable[SessionCostObservation]:
-    price, agent = SessionCost(prices, sizes), SessionCost(prices, CODING_AGENT)
+    price, agent = session_cost.SessionCost(prices, sizes), session_cost.SessionCost(prices, session_cost.CODING_AGENT)
     for each in (price, agent):
         shown = deque(exposures)
         for call in calls:

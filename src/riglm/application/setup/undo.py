@@ -17,17 +17,7 @@ import msgspec
 from riglm.application.setup.client_entries import read_servers
 from riglm.application.setup.client_files import ClientFiles
 from riglm.application.setup.json_members import FileNotEditableError
-from riglm.domain.client_setup import (
-    ClientServer,
-    ClientSetup,
-    ConfigLocation,
-    FileChange,
-    SetupPlan,
-    UndoPlan,
-    digest,
-    entry_of,
-    is_riglm,
-)
+from riglm.domain import client_setup
 from riglm.domain.errors import RiglmError
 
 if TYPE_CHECKING:
@@ -41,7 +31,7 @@ Read = Callable[[Path], bytes | None]
 Write = Callable[[Path, bytes | None, bytes | None], None]
 """Replaces the first content of a file by the second; None creates or deletes it."""
 
-Plan = TypeVar("Plan", bound=SetupPlan)
+Plan = TypeVar("Plan", bound=client_setup.SetupPlan)
 Definitions = Mapping[str, Mapping[str, Any]]
 """Servers of a configuration by name, as they are written."""
 
@@ -58,7 +48,7 @@ class SetupJournal:
         self._read = read
         self._write = write
 
-    def all(self) -> tuple[ClientSetup, ...]:
+    def all(self) -> tuple[client_setup.ClientSetup, ...]:
         """Return every change that was not undone, the newest last; those of a journal that can be read."""
         found = []
         for directory in self.directories:
@@ -68,7 +58,7 @@ class SetupJournal:
                 continue
         return tuple(heapq.merge(*found, key=lambda each: each.at))
 
-    def keep(self, place: ConfigLocation, content: bytes) -> str:
+    def keep(self, place: client_setup.ConfigLocation, content: bytes) -> str:
         """Keep a copy of a client's file; return its name."""
         name = f"{place.key}-{secrets.token_hex(4)}{place.file.suffix}"
         self._put(self.directories[0] / name, None, content)
@@ -83,7 +73,7 @@ class SetupJournal:
         files = [directory / Path(name).name for directory in self.directories]
         return next((file for file in files if file.is_file()), files[0])
 
-    def add(self, setup: ClientSetup) -> None:
+    def add(self, setup: client_setup.ClientSetup) -> None:
         """Note a change that is about to be made.
 
         Raises:
@@ -97,7 +87,7 @@ class SetupJournal:
         file = self.where(name)
         self._write(file, self._read(file), None)
 
-    def drop(self, setups: Sequence[ClientSetup]) -> None:
+    def drop(self, setups: Sequence[client_setup.ClientSetup]) -> None:
         """Forget changes that were undone, and their copies."""
         for directory in self.directories:
             there = self._load(directory)
@@ -108,7 +98,7 @@ class SetupJournal:
         for each in setups:
             self.forget(each.before)
 
-    def _load(self, directory: Path) -> tuple[ClientSetup, ...]:
+    def _load(self, directory: Path) -> tuple[client_setup.ClientSetup, ...]:
         file = directory / _NAME
         try:
             content = self._read(file)
@@ -119,7 +109,7 @@ class SetupJournal:
                 "of the clients' files are next to it; put them back by hand and remove the record"
             ) from None
 
-    def _save(self, directory: Path, setups: Sequence[ClientSetup]) -> None:
+    def _save(self, directory: Path, setups: Sequence[client_setup.ClientSetup]) -> None:
         content = (json.dumps({"installations": list(map(_to_json, setups))}, indent=2) + "\n").encode()
         self._put(directory / _NAME, self._read(directory / _NAME), content)
 
@@ -132,14 +122,14 @@ class SetupJournal:
             raise FileNotEditableError(f"{what}{dash}{fix}{other}") from None
 
 
-def _to_json(setup: ClientSetup) -> dict[str, Any]:
+def _to_json(setup: client_setup.ClientSetup) -> dict[str, Any]:
     values: dict[str, Any] = msgspec.to_builtins(setup, enc_hook=str)
     return {**values.pop("place"), **values}
 
 
-def _from_json(values: dict[str, Any]) -> ClientSetup:
+def _from_json(values: dict[str, Any]) -> client_setup.ClientSetup:
     values = {**values, "place": {name: values[name] for name in ("client", "file", "path", "project", "name")}}
-    return msgspec.convert(values, ClientSetup, dec_hook=lambda _, value: Path(value))
+    return msgspec.convert(values, client_setup.ClientSetup, dec_hook=lambda _, value: Path(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +166,11 @@ class _Result:
     is_exact: bool = True
 
 
-def plan_undo(context: SetupContext, clients: Collection[str], project: Path | None) -> tuple[UndoPlan, ...]:
+def plan_undo(
+    context: SetupContext, clients: Collection[str], project: Path | None
+) -> tuple[client_setup.UndoPlan, ...]:
     """Return one plan for each file, of these clients or of all when none is named; of one project if one is named."""
-    by_file: dict[Path, list[ClientSetup]] = {}
+    by_file: dict[Path, list[client_setup.ClientSetup]] = {}
     for each in reversed(context.journal.all()):
         if (not clients or each.client in clients) and (project is None or each.place.project == project):
             by_file.setdefault(each.file, []).append(each)
@@ -197,7 +189,7 @@ def carry_out(change: Callable[[Plan], None], plans: Iterable[Plan]) -> tuple[Pl
     return tuple(tried)
 
 
-def undo(context: SetupContext, plan: UndoPlan) -> None:
+def undo(context: SetupContext, plan: client_setup.UndoPlan) -> None:
     """Write the client's file, then remove riglm's configurations, then the setup journal entries.
 
     Raises:
@@ -208,8 +200,8 @@ def undo(context: SetupContext, plan: UndoPlan) -> None:
     context.journal.drop(plan.installations)
 
 
-def _plan_file(context: SetupContext, file: Path, setups: Sequence[ClientSetup]) -> UndoPlan:
-    plan = UndoPlan(place=setups[0].place, installations=tuple(setups))
+def _plan_file(context: SetupContext, file: Path, setups: Sequence[client_setup.ClientSetup]) -> client_setup.UndoPlan:
+    plan = client_setup.UndoPlan(place=setups[0].place, installations=tuple(setups))
     try:
         now = content = context.read(file)
         is_missing = now is None and not file.parent.is_dir()
@@ -229,11 +221,11 @@ def _plan_file(context: SetupContext, file: Path, setups: Sequence[ClientSetup])
         is_exact=is_exact,
         is_missing=is_missing,
         notes=tuple(notes + more),
-        rewritings=(FileChange(file=file, before=now, after=content), *of_riglm),
+        rewritings=(client_setup.FileChange(file=file, before=now, after=content), *of_riglm),
     )
 
 
-def _without(context: SetupContext, setup: ClientSetup, content: bytes | None) -> _Result:
+def _without(context: SetupContext, setup: client_setup.ClientSetup, content: bytes | None) -> _Result:
     """Return the file without one setup, and the notes about it."""
     before = context.journal.kept(setup.before)
     if content is not None and before == content:
@@ -243,7 +235,7 @@ def _without(context: SetupContext, setup: ClientSetup, content: bytes | None) -
             f"the previous copy of {setup.file} is missing — fix: remove riglm's entry "
             f"{setup.entry!r} from it, and add the servers in {setup.configuration}"
         )
-    if content is None or not content.strip() or digest(content) == setup.after:
+    if content is None or not content.strip() or client_setup.digest(content) == setup.after:
         return _Result(before)
     try:
         return _changed(context, setup, content, before)
@@ -251,18 +243,18 @@ def _without(context: SetupContext, setup: ClientSetup, content: bytes | None) -
         raise RiglmError(f"{error}; what it was before riglm is in {context.journal.where(setup.before)}") from None
 
 
-def _changed(context: SetupContext, setup: ClientSetup, content: bytes, before: bytes) -> _Result:
+def _changed(context: SetupContext, setup: client_setup.ClientSetup, content: bytes, before: bytes) -> _Result:
     """Return the same of a file that was changed since: the changes stay."""
     clients, place = context.clients, setup.place
     there = {server.name: server for server in clients.servers(place, content)}
-    entry = entry_of(there.values(), setup.configuration)
+    entry = client_setup.entry_of(there.values(), setup.configuration)
     if not setup.servers:  # `riglm enforce` changed riglm's entry
         try:
             entries = [setup.entry, entry or setup.entry]
             return _Result(clients.without_preloading(place, content, entries, before), is_exact=False)
         except RiglmError as error:
             return _Result(content, [str(error)], is_exact=False)
-    if entry is None and setup.entry in there and is_riglm(there[setup.entry]):
+    if entry is None and setup.entry in there and client_setup.is_riglm(there[setup.entry]):
         entry = setup.entry  # with another configuration
     were = {server.name: server for server in clients.servers(place, before)}
     returning = [name for name in setup.servers if name not in there or name == entry]
@@ -280,14 +272,14 @@ def _changed(context: SetupContext, setup: ClientSetup, content: bytes, before: 
     return _Result(content, notes, [*lost, *returning], False)
 
 
-def _identity(server: ClientServer | None) -> object:
+def _identity(server: client_setup.ClientServer | None) -> object:
     """Return what distinguishes a server from a different one of its name."""
     return server and (server.definition, server.starts, server.url)
 
 
 def _configurations(
-    context: SetupContext, setups: Sequence[ClientSetup], lost: Mapping[Path, Collection[str]]
-) -> tuple[list[FileChange], list[str]]:
+    context: SetupContext, setups: Sequence[client_setup.ClientSetup], lost: Mapping[Path, Collection[str]]
+) -> tuple[list[client_setup.FileChange], list[str]]:
     """Plan what happens to riglm's files: a file with content that no other file has is kept under another name."""
     newest = {each.configuration: each for each in reversed(setups)}
     rewritings, notes = [], []
@@ -297,11 +289,11 @@ def _configurations(
         if content is None:
             notes += [f"{file} is missing, and with it {', '.join(names)}"] if names else []
             continue
-        is_changed = digest(content) != setup.configured
+        is_changed = client_setup.digest(content) != setup.configured
         if is_changed or names:
             free = (file.with_name(f"{file.stem}.undone{number or ''}.yaml") for number in count())
             aside = next(name for name in free if context.read(name) is None)
-            rewritings.append(FileChange(file=aside, before=None, after=content))
+            rewritings.append(client_setup.FileChange(file=aside, before=None, after=content))
             if is_changed:
                 notes.append(f"you changed {file} since: it is kept as {aside.name}")
                 moved = {name for each in setups if each.configuration == file for name in each.servers.values()}
@@ -309,5 +301,5 @@ def _configurations(
                 notes += [f"only riglm knew {', '.join(added)}: not put into the client's file"] if added else []
             if names:
                 notes.append(f"not put back, and kept in {aside}: {', '.join(names)}")
-        rewritings.append(FileChange(file=file, before=content, after=None))
+        rewritings.append(client_setup.FileChange(file=file, before=content, after=None))
     return rewritings, notes

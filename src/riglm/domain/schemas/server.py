@@ -7,17 +7,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
+from riglm.domain import upstream
 from riglm.domain.schemas.section import Seconds, SecretMap, SettingsModel, problem
 from riglm.domain.tool_pin import OnChange
-from riglm.domain.upstream import (
-    GatewayAccount,
-    GrantType,
-    IdentityProvider,
-    OAuthClient,
-    ProcessSharing,
-    TransportKind,
-    UpstreamSpec,
-)
 
 _ALIASES = {"serverUrl": "url", "httpUrl": "url", "environment": "env", "transport": "type"}
 _KINDS = {
@@ -62,7 +54,7 @@ class IdentityProviderSettings(SettingsModel):
     """The file with the user's ID token, which is read for each exchange."""
 
 
-_NEEDED: Final[dict[GrantType, tuple[str, ...]]] = {
+_NEEDED: Final[dict[upstream.GrantType, tuple[str, ...]]] = {
     "authorization_code": (),
     "client_credentials": ("client_id", "issuer"),
     "identity_assertion": ("client_id", "client_secret", "issuer", "identity_provider"),
@@ -89,7 +81,7 @@ class AuthSettings(SettingsModel):
     """`Authorization: Bearer TOKEN`."""
     token: Annotated[SecretStr, AfterValidator(_check_token)] | None = None
     """A fixed token; best written as `${VARIABLE}`."""
-    grant_type: GrantType = "authorization_code"
+    grant_type: upstream.GrantType = "authorization_code"
     """`authorization_code` is `riglm login`. The others need no user."""
     accounts: Literal["shared", "caller"] = "shared"
     """`shared`: all clients use one account; `caller`: each caller of `riglm serve` uses a separate one, which `riglm
@@ -142,10 +134,10 @@ class AuthSettings(SettingsModel):
                 raise problem(f"the grant type `{self.grant_type}` does not use this key", "remove it", key=key)
         return self
 
-    def client(self) -> OAuthClient:
+    def client(self) -> upstream.OAuthClient:
         """Return the client in its normal form, its secret in the clear."""
         provider = self.identity_provider
-        return OAuthClient(
+        return upstream.OAuthClient(
             grant_type=self.grant_type,
             is_per_caller=self.accounts == "caller",
             id=self.client_id,
@@ -154,7 +146,7 @@ class AuthSettings(SettingsModel):
             private_key_file=self.private_key_file,
             issuer=self.issuer,
             scopes=self.scopes,
-            identity_provider=IdentityProvider(**provider.model_dump()) if provider else None,
+            identity_provider=upstream.IdentityProvider(**provider.model_dump()) if provider else None,
         )
 
 
@@ -225,7 +217,7 @@ def _check_headers(headers: SecretMap) -> SecretMap:
 class ServerSettings(SettingsModel):
     """An upstream server: a command or a URL."""
 
-    type: TransportKind | None = None
+    type: upstream.TransportKind | None = None
     """Derived from `command` or `url` when absent; a URL that ends in `/sse` means sse."""
     command: Annotated[tuple[str, ...], BeforeValidator(_as_words), AfterValidator(_check_command)] = Field(
         default=(), json_schema_extra={"type": ["string", "array"]}
@@ -245,7 +237,7 @@ class ServerSettings(SettingsModel):
     """Headers sent with every request to the URL."""
     disabled: bool = False
     """Do not use this entry."""
-    sharing: ProcessSharing = "auto"
+    sharing: upstream.ProcessSharing = "auto"
     """`shared`: one process or link for all clients of a principal; `session`: one each."""
     max_processes: int = Field(default=32, ge=1, le=10_000)
     """Maximum number of child processes of this server for each principal. With `sharing: auto`, further clients share
@@ -301,12 +293,12 @@ class ServerSettings(SettingsModel):
         return self
 
     @property
-    def kind(self) -> TransportKind:
+    def kind(self) -> upstream.TransportKind:
         """The transport of the server."""
-        of_url: TransportKind = "sse" if urlsplit(self.url).path.rstrip("/").endswith("/sse") else "http"
+        of_url: upstream.TransportKind = "sse" if urlsplit(self.url).path.rstrip("/").endswith("/sse") else "http"
         return self.type or ("stdio" if self.command else of_url)
 
-    def spec(self, name: str) -> UpstreamSpec:
+    def spec(self, name: str) -> upstream.UpstreamSpec:
         """The server in its normal form, its secrets in the clear."""
         headers = {key: value.get_secret_value() for key, value in self.headers.items()}
         url, basic = _without_user(self.url)
@@ -317,10 +309,10 @@ class ServerSettings(SettingsModel):
         gateway = None
         if self.metamcp is not None and (place := _METAMCP.fullmatch(url)):
             account, password = self.metamcp, self.metamcp.password.get_secret_value()
-            gateway = GatewayAccount(
+            gateway = upstream.GatewayAccount(
                 **place.groupdict(), email=account.email, password=password, interval_seconds=account.interval
             )
-        return UpstreamSpec(
+        return upstream.UpstreamSpec(
             name=name,
             kind=self.kind,
             command=self.command + self.args,
@@ -328,7 +320,7 @@ class ServerSettings(SettingsModel):
             cwd=self.cwd,
             url=url,
             headers=headers,
-            oauth=self.auth.client() if self.auth else OAuthClient(),
+            oauth=self.auth.client() if self.auth else upstream.OAuthClient(),
             sharing=self.sharing,
             max_processes=self.max_processes,
             on_change=self.on_change,

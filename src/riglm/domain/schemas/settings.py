@@ -9,28 +9,9 @@ from pydantic import AfterValidator, Field, PrivateAttr, SecretStr, ValidationIn
 
 from riglm.domain.naming import SEPARATOR, NamePatterns, Naming
 from riglm.domain.redaction import secrets_of_command, secrets_of_options, secrets_of_url
+from riglm.domain.schemas import section
 from riglm.domain.schemas.downstream import ControlSettings, DownstreamSettings
 from riglm.domain.schemas.filtering import AccessSettings, FilteringSettings, KnowledgeSettings
-from riglm.domain.schemas.section import (
-    AuditSettings,
-    ClickHouseSettings,
-    EmbedderSettings,
-    LearningSettings,
-    LimitSettings,
-    LoggingSettings,
-    PredictorSettings,
-    PriceSettings,
-    PrivacySettings,
-    RetentionSettings,
-    SessionSettings,
-    SettingsModel,
-    StateSettings,
-    StorageSettings,
-    TimeoutSettings,
-    TracingSettings,
-    TrustSettings,
-    problem,
-)
 from riglm.domain.schemas.server import ServerSettings
 from riglm.domain.tool_pin import OnChange
 from riglm.domain.upstream import UpstreamSpec, derive_name
@@ -48,13 +29,13 @@ def _check_names(servers: dict[str, ServerSettings]) -> dict[str, ServerSettings
     for name in servers:
         if not _SLUG.fullmatch(name):
             fix = "use up to 48 letters, digits, `-`, `_` and `.`, the first a letter or digit"
-            raise problem(f"{name!r} cannot be the name of a server", fix, key=name)
+            raise section.problem(f"{name!r} cannot be the name of a server", fix, key=name)
         if name.lower() in RESERVED_NAMES:
-            raise problem(f"{name!r} is the name of a tool of riglm", "choose another name", key=name)
+            raise section.problem(f"{name!r} is the name of a tool of riglm", "choose another name", key=name)
     return servers
 
 
-class Settings(SettingsModel):
+class Settings(section.SettingsModel):
     """All that can be configured, with its defaults; validated whole."""
 
     upstream: ServerSettings | None = None
@@ -66,27 +47,27 @@ class Settings(SettingsModel):
     naming: Naming = "prefix"
     """With several servers: tools are called SERVER__TOOL always, when two share a name, or never."""
     downstream: DownstreamSettings = DownstreamSettings.model_construct()
-    timeouts: TimeoutSettings = TimeoutSettings.model_construct()
-    limits: LimitSettings = LimitSettings.model_construct()
-    sessions: SessionSettings = SessionSettings.model_construct()
+    timeouts: section.TimeoutSettings = section.TimeoutSettings.model_construct()
+    limits: section.LimitSettings = section.LimitSettings.model_construct()
+    sessions: section.SessionSettings = section.SessionSettings.model_construct()
     filtering: FilteringSettings = FilteringSettings.model_construct()
     access: dict[str, AccessSettings] = Field(default={})
     """What the callers of `riglm serve` may see and use, by group; without rules, everything."""
-    prices: PriceSettings = PriceSettings.model_construct()
-    embedder: EmbedderSettings = EmbedderSettings.model_construct()
-    predictor: PredictorSettings = PredictorSettings.model_construct()
-    learning: LearningSettings = LearningSettings.model_construct()
-    logging: LoggingSettings = LoggingSettings.model_construct()
-    storage: StorageSettings = StorageSettings.model_construct()
-    clickhouse: ClickHouseSettings = ClickHouseSettings.model_construct()
-    state: StateSettings = StateSettings.model_construct()
-    privacy: PrivacySettings = PrivacySettings.model_construct()
-    retention: RetentionSettings = RetentionSettings.model_construct()
+    prices: section.PriceSettings = section.PriceSettings.model_construct()
+    embedder: section.EmbedderSettings = section.EmbedderSettings.model_construct()
+    predictor: section.PredictorSettings = section.PredictorSettings.model_construct()
+    learning: section.LearningSettings = section.LearningSettings.model_construct()
+    logging: section.LoggingSettings = section.LoggingSettings.model_construct()
+    storage: section.StorageSettings = section.StorageSettings.model_construct()
+    clickhouse: section.ClickHouseSettings = section.ClickHouseSettings.model_construct()
+    state: section.StateSettings = section.StateSettings.model_construct()
+    privacy: section.PrivacySettings = section.PrivacySettings.model_construct()
+    retention: section.RetentionSettings = section.RetentionSettings.model_construct()
     knowledge: KnowledgeSettings = KnowledgeSettings.model_construct()
     control: ControlSettings = ControlSettings.model_construct()
-    tracing: TracingSettings = TracingSettings.model_construct()
-    audit: AuditSettings = AuditSettings.model_construct()
-    trust: TrustSettings = TrustSettings.model_construct()
+    tracing: section.TracingSettings = section.TracingSettings.model_construct()
+    audit: section.AuditSettings = section.AuditSettings.model_construct()
+    trust: section.TrustSettings = section.TrustSettings.model_construct()
     _from_variables: tuple[str, ...] = PrivateAttr(default=())
     _left_out: frozenset[str] = PrivateAttr(default=frozenset())
 
@@ -98,7 +79,7 @@ class Settings(SettingsModel):
     @model_validator(mode="after")
     def _one_shape(self) -> Self:
         if self.upstream is not None and self.mcp_servers:
-            raise problem("`upstream` and `mcpServers` are both given", "keep one of them", key="upstream")
+            raise section.problem("`upstream` and `mcpServers` are both given", "keep one of them", key="upstream")
         return self
 
     @model_validator(mode="after")
@@ -109,7 +90,7 @@ class Settings(SettingsModel):
         for one, other in permutations(names, 2):
             if (other + SEPARATOR).startswith(one + SEPARATOR):
                 words = f"tools of {one!r} and {other!r} could get the same name: `{SEPARATOR}` ends a server's name"
-                raise problem(words, f"rename {one!r} or {other!r}", key="mcpServers")
+                raise section.problem(words, f"rename {one!r} or {other!r}", key="mcpServers")
         return self
 
     @model_validator(mode="after")
@@ -118,7 +99,7 @@ class Settings(SettingsModel):
             for token in profile.tokens:
                 if token not in self.downstream.principals:
                     words, fix = f"there is no token {token!r} in downstream.tokens", "name one of those, or add it"
-                    raise problem(words, fix, key=f"filtering.profiles.{name}.tokens")
+                    raise section.problem(words, fix, key=f"filtering.profiles.{name}.tokens")
         return self
 
     @model_validator(mode="after")
@@ -126,27 +107,31 @@ class Settings(SettingsModel):
         for spec in self.upstream_specs():
             if spec.oauth.is_per_caller and (spec.on_change or self.trust.on_change) != "note":
                 words = "with `accounts: caller` each caller may have different tools, which cannot be approved for all"
-                raise problem(words, "set `on_change: note` for this server", key=f"mcpServers.{spec.name}.on_change")
+                raise section.problem(
+                    words, "set `on_change: note` for this server", key=f"mcpServers.{spec.name}.on_change"
+                )
         return self
 
     @model_validator(mode="after")
     def _usable_access(self) -> Self:
         if self.access and not self.downstream.principals and self.downstream.auth is None:
             words = "callers without a token have no groups"
-            raise problem(words, "set downstream.auth or downstream.tokens", key="access")
+            raise section.problem(words, "set downstream.auth or downstream.tokens", key="access")
         servers = {spec.name for spec in self.upstream_specs()} | self.mcp_servers.keys() | self._left_out
         profiles = {self.filtering.profile, *self.filtering.profiles}
         for group, rule in self.access.items():
             if not group.isprintable() or not group:
-                raise problem(f"{group!r} cannot be the name of a group", "use printable characters", key="access")
+                raise section.problem(
+                    f"{group!r} cannot be the name of a group", "use printable characters", key="access"
+                )
             for key, known in (("servers", servers), ("profiles", profiles)):
                 for pattern in getattr(rule, key):
                     if not any(map(NamePatterns((pattern,)).has, known)):
                         words, fix = f"there is none that is called {pattern!r}", f"use: {', '.join(sorted(known))}"
-                        raise problem(words, fix, key=f"access.{group}.{key}")
+                        raise section.problem(words, fix, key=f"access.{group}.{key}")
             if self.naming != "prefix" and len(self.mcp_servers) + len(self._left_out) > 1 and "*" not in rule.servers:
                 words = "with `naming: prefix` only, the names of tools show their servers"
-                raise problem(words, "remove `naming`, or `servers` here", key=f"access.{group}.servers")
+                raise section.problem(words, "remove `naming`, or `servers` here", key=f"access.{group}.servers")
         return self
 
     @property
