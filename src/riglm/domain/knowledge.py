@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from riglm.domain.prediction import Vector
@@ -74,25 +74,17 @@ _MIN_SHARE: Final = 0.75  # 600 of 800 characters
 _END: Final = re.compile(r"[.!?](?=\s)")
 
 
-class TruncatedText(NamedTuple):
-    """A piece of a text, and its position in it, in characters; `end` is behind its last one."""
-
-    text: str
-    start: int
-    end: int
-
-
-def capped(text: str, longest: int = MAX_SNIPPET_LENGTH) -> TruncatedText:
+def capped(text: str, longest: int = MAX_SNIPPET_LENGTH) -> str:
     """The beginning of a text: whole sentences of it, as many as fit.
 
     A sentence ends with `.`, `!` or `?` before white space. Where whole sentences would be less than three quarters of
     what fits, as behind an abbreviation at the beginning, the text is cut hard.
     """
     if len(text) <= longest:
-        return TruncatedText(text, 0, len(text))
+        return text
     ends = [found.end() for found in _END.finditer(text, 0, longest + 1)]
     end = ends[-1] if ends and ends[-1] >= longest * _MIN_SHARE else longest
-    return TruncatedText(text[:end], 0, end)
+    return text[:end]
 
 
 _SPACES: Final = re.compile(r"\s+")
@@ -278,10 +270,10 @@ def sentence(relation: Relation) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """A candidate as it is given: its text is the piece of it that fits, its hash is of that piece."""
+    """A candidate as it is given: `text` is the beginning of it that fits, `content_hash` is of that."""
 
     candidate: SnippetCandidate
-    capped: TruncatedText
+    text: str
     content_hash: str
 
     @property
@@ -374,9 +366,9 @@ def _unique(ranked: Iterable[SnippetCandidate]) -> list[Snippet]:
     for candidate in ranked:
         piece = (candidate.table, candidate.key)
         cut = capped(candidate.text)
-        hash_ = content_hash(cut.text)
+        hash_ = content_hash(cut)
         if piece not in pieces and hash_ not in hashes:
-            unique.append(Snippet(candidate=candidate, capped=cut, content_hash=hash_))
+            unique.append(Snippet(candidate=candidate, text=cut, content_hash=hash_))
         pieces.add(piece)
         hashes.add(hash_)
     return unique

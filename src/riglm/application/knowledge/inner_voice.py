@@ -37,7 +37,7 @@ def fields_of(answer: RetrievalResult) -> dict[str, Any]:
 
 
 def _snippet(snippet: Snippet) -> dict[str, Any]:
-    candidate, cut = snippet.candidate, snippet.capped
+    candidate = snippet.candidate
     at = datetime.fromtimestamp(min(max(candidate.created_at, _EARLIEST), _LATEST), UTC)
     return {
         "id": candidate.table.public_id(candidate.key),
@@ -46,11 +46,11 @@ def _snippet(snippet: Snippet) -> dict[str, Any]:
         "origin": str(candidate.origin),
         "trust_tier": str(snippet.trust_tier),
         "created_at": at.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "text": cut.text.encode("utf-8", "replace").decode(),  # JSON has no lone surrogates
+        "text": snippet.text.encode("utf-8", "replace").decode(),  # JSON has no lone surrogates
         "score": round(min(max(candidate.score, -1.0), 1.0), _DIGITS),
         "content_hash": snippet.content_hash,
-        "span_start": cut.start,
-        "span_end": cut.end,
+        "span_start": 0,
+        "span_end": len(snippet.text),
     }
 
 
