@@ -1,13 +1,17 @@
 """A thread for what would hold the event loop: loading, embedding, indexing."""
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager
 from enum import IntEnum
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
+
+from riglm.domain.errors import AnalyticsUnavailableError
 
 _Result = TypeVar("_Result")
 
@@ -109,3 +113,60 @@ def _do(job: Callable[[], Any], future: Future[Any]) -> None:
         future.set_exception(error)
     else:
         future.set_result(result)
+
+
+_CLOSE_SECONDS: Final = 0.25
+_Store = TypeVar("_Store", bound=AbstractContextManager[Any])
+
+
+class StoreThread(Generic[_Store]):
+    """A thread with a store, which it opens at the first query, and again after the store was unavailable.
+
+    A hanging store delays this thread only: callers get an error, and queries that did not begin are dropped.
+    """
+
+    def __init__(self, open_store: Callable[[], _Store], name: str, *, timeout_seconds: float) -> None:
+        """`timeout_seconds` is the maximum time for a result; `name` is the name of the thread."""
+        self._open_store = open_store
+        self._timeout_seconds = timeout_seconds
+        self._store: _Store | None = None
+        self._worker = Worker(name)
+        self._worker.start()
+        self.is_failing = False
+        """True if the store was unavailable at the last query, or did not answer in time."""
+
+    async def ask(self, question: Callable[[_Store], _Result]) -> _Result:
+        """Return what a function returns for the store.
+
+        Raises:
+            AnalyticsUnavailableError: it is unavailable, or did not answer in time.
+        """
+        future = asyncio.wrap_future(self._worker.submit(lambda: self._run(question)))
+        try:
+            return await asyncio.wait_for(future, self._timeout_seconds)
+        except TimeoutError as error:
+            self.is_failing = True
+            raise AnalyticsUnavailableError("the store did not answer in time: ask again later") from error
+
+    def close(self) -> None:
+        """Close the store if that takes little time; queries that wait are dropped."""
+        with contextlib.suppress(TimeoutError, CancelledError, AnalyticsUnavailableError):
+            self._worker.submit(self._close_store).result(_CLOSE_SECONDS)
+        self._worker.stop()
+
+    def _run(self, question: Callable[[_Store], _Result]) -> _Result:
+        try:
+            if self._store is None:
+                self._store = self._open_store().__enter__()
+            answer = question(self._store)
+        except AnalyticsUnavailableError:
+            self.is_failing = True
+            self._close_store()
+            raise
+        self.is_failing = False
+        return answer
+
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.__exit__(None, None, None)

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
-from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from riglm.application.control.configuration import LiveConfiguration
 from riglm.application.filtering.active_rules import Overrides
@@ -15,7 +14,7 @@ from riglm.application.prediction.prediction_service import PredictionService
 from riglm.application.proxy.parts import ProxyParts
 from riglm.application.reports.figures import Observations, read_figures
 from riglm.application.tracking.recorder import Recorder
-from riglm.application.worker import Worker
+from riglm.application.worker import StoreThread
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.errors import AnalyticsUnavailableError, ControlUnavailableError
 from riglm.domain.list_plan import Prices
@@ -24,8 +23,6 @@ from riglm.ports.analytics import AnalyticsPort, ArchivePort, RecordStorePort, S
 
 TIMEOUT_SECONDS: Final = 5.0
 """Default seconds to wait for a result."""
-
-_CLOSE_SECONDS: Final = 0.25
 
 ResultT = TypeVar("ResultT")
 StoreT = TypeVar("StoreT", bound=RecordStorePort)
@@ -65,23 +62,8 @@ class ProxyLoop:
             raise ControlUnavailableError("riglm did not answer in time: ask again later") from error
 
 
-class StoreThread(Generic[StoreT]):
-    """A thread with a store, which it opens at the first query, and again after the store was unavailable.
-
-    A hanging store delays this thread only: callers get an error, and queries that did not begin are dropped.
-    """
-
-    def __init__(
-        self, open_store: Callable[[], StoreT], name: str, *, timeout_seconds: float = TIMEOUT_SECONDS
-    ) -> None:
-        """`timeout_seconds` is the maximum time for a result; `name` is the name of the thread."""
-        self._open_store = open_store
-        self._timeout_seconds = timeout_seconds
-        self._store: StoreT | None = None
-        self._worker = Worker(name)
-        self._worker.start()
-        self.is_failing = False
-        """True if the store was unavailable at the last query, or did not answer in time."""
+class ControlStore(StoreThread[StoreT]):
+    """A store for functions of the control API."""
 
     async def ask(self, question: Callable[[StoreT], ResultT]) -> ResultT:
         """Return what a function returns for the store.
@@ -89,37 +71,10 @@ class StoreThread(Generic[StoreT]):
         Raises:
             ControlUnavailableError: the store is unavailable, or did not answer in time.
         """
-        future = asyncio.wrap_future(self._worker.submit(lambda: self._run(question)))
         try:
-            return await asyncio.wait_for(future, self._timeout_seconds)
-        except TimeoutError as error:
-            self.is_failing = True
-            raise ControlUnavailableError("the analytics store did not answer in time: ask again later") from error
+            return await super().ask(question)
         except AnalyticsUnavailableError as error:
             raise ControlUnavailableError(str(error)) from error
-
-    def close(self) -> None:
-        """Close the store if that takes little time; queries that wait are dropped."""
-        with contextlib.suppress(TimeoutError, CancelledError, AnalyticsUnavailableError):
-            self._worker.submit(self._close_store).result(_CLOSE_SECONDS)
-        self._worker.stop()
-
-    def _run(self, question: Callable[[StoreT], ResultT]) -> ResultT:
-        try:
-            if self._store is None:
-                self._store = self._open_store().__enter__()
-            answer = question(self._store)
-        except AnalyticsUnavailableError:
-            self.is_failing = True
-            self._close_store()
-            raise
-        self.is_failing = False
-        return answer
-
-    def _close_store(self) -> None:
-        store, self._store = self._store, None
-        if store is not None:
-            store.__exit__(None, None, None)
 
 
 TTL_SECONDS: Final = 2.0
@@ -140,8 +95,8 @@ class QueryCache:
 
     def __init__(
         self,
-        store: StoreThread[AnalyticsPort],
-        archive: StoreThread[ArchivePort] | None = None,
+        store: ControlStore[AnalyticsPort],
+        archive: ControlStore[ArchivePort] | None = None,
         retention_days: float = 0.0,
         prices: Callable[[], Prices] = Prices,
         *,
@@ -190,7 +145,7 @@ class QueryCache:
             since, ("figures", since), lambda store: read_figures(store, self._prices(), since=since)
         )
 
-    async def _ask(self, thread: StoreThread[StoreT], key: Hashable, question: Callable[[StoreT], ResultT]) -> ResultT:
+    async def _ask(self, thread: ControlStore[StoreT], key: Hashable, question: Callable[[StoreT], ResultT]) -> ResultT:
         place = (thread is self._archive, key)
         if place not in self._asking and (place not in self._answers or time.monotonic() >= self._answers[place][1]):
             self._asking[place] = asyncio.create_task(self._refresh(place, thread, question))
@@ -205,7 +160,7 @@ class QueryCache:
         return answer
 
     async def _refresh(
-        self, place: Hashable, thread: StoreThread[StoreT], question: Callable[[StoreT], ResultT]
+        self, place: Hashable, thread: ControlStore[StoreT], question: Callable[[StoreT], ResultT]
     ) -> None:
         began = time.monotonic()
         try:
@@ -251,15 +206,19 @@ class RunningProxy:
     audit: AuditLog | None = None
 
     loop: ProxyLoop = field(init=False)
-    store: StoreThread[AnalyticsPort] = field(init=False)
+    store: ControlStore[AnalyticsPort] = field(init=False)
     queries: QueryCache = field(init=False)
-    _threads: Sequence[StoreThread[Any]] = field(init=False)
+    _threads: Sequence[ControlStore[Any]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.loop = ProxyLoop(asyncio.get_running_loop())
-        self.store = StoreThread(self.open_store, "riglm-control-store")
-        counting = StoreThread(self.open_store, "riglm-control-counting", timeout_seconds=_COUNT_SECONDS)
-        archive = None if self.open_archive is None else StoreThread(self.open_archive, "riglm-control-archive")
+        self.store = ControlStore(self.open_store, "riglm-control-store", timeout_seconds=TIMEOUT_SECONDS)
+        counting = ControlStore(self.open_store, "riglm-control-counting", timeout_seconds=_COUNT_SECONDS)
+        archive = (
+            None
+            if self.open_archive is None
+            else ControlStore(self.open_archive, "riglm-control-archive", timeout_seconds=TIMEOUT_SECONDS)
+        )
         self.queries = QueryCache(counting, archive, self.retention_days, lambda: self.filtering.prices)
         self._threads = (self.store, counting, *([] if archive is None else [archive]))
 

@@ -8,20 +8,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from riglm.application.knowledge.definition import NAME, ErrorCode, RetrievalError, refusal, silences_knowledge
-from riglm.application.knowledge.retrieval import (
-    LazyVectorStore,
-    QuestionEmbedder,
-    Retrieval,
-    RetrievalResult,
-    question,
-)
-from riglm.application.worker import Worker
+from riglm.application.knowledge.retrieval import QuestionEmbedder, Retrieval, RetrievalResult, question
+from riglm.application.worker import StoreThread, Worker
 from riglm.domain import jsonrpc
 from riglm.domain.jsonrpc import Raw
-from riglm.domain.knowledge import Snippet
+from riglm.domain.knowledge import Embedding, Snippet, SnippetCandidate, Table
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import Embedders
-from riglm.ports.knowledge import KnowledgePort
+from riglm.ports.knowledge import KnowledgePort, Scope
 
 _DIGITS: Final = 6
 _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
@@ -151,6 +145,12 @@ def build_inner_voice(
     is_silent = silences_knowledge(environment)
     expected = None if is_silent else settings.dimensions
     embed = QuestionEmbedder(worker, embedders, seconds=settings.deadline, dimensions=expected)
-    store = LazyVectorStore(open_store, seconds=settings.deadline)
-    retrieval = Retrieval(embed, store.nearest, settings)
-    return InnerVoice(retrieval, (embed.close, store.close), is_silent=is_silent)
+    store = StoreThread(open_store, "riglm-knowledge", timeout_seconds=settings.deadline)
+
+    async def nearest(table: Table, asked: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
+        return await store.ask(lambda opened: list(opened.nearest(table, asked, scope, most)))
+
+    async def close() -> None:
+        await asyncio.to_thread(store.close)
+
+    return InnerVoice(Retrieval(embed, nearest, settings), (embed.close, close), is_silent=is_silent)

@@ -16,7 +16,7 @@ from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.knowledge import Embedding, Snippet, SnippetCandidate, SnippetQuery, Table, is_visible, selected
 from riglm.domain.schemas.filtering import KnowledgeSettings
 from riglm.ports.embedder import EmbedderPort, Embedders, EmbedderUnavailableError
-from riglm.ports.knowledge import KnowledgePort, Scope
+from riglm.ports.knowledge import Scope
 
 MAX_QUERY_LENGTH: Final = 8_000
 """Characters of a question that are read; a model reads no more."""
@@ -179,48 +179,6 @@ class Retrieval:
             "latency_ms": round((time.perf_counter() - begun) * 1000),
         }
         return RetrievalResult(snippets=tuple(snippets), reason=reason, metrics=metrics)
-
-
-_CLOSING_SECONDS: Final = 1.0
-
-
-class LazyVectorStore:
-    """Opens the store at the first question, and keeps it open; what cannot be opened is tried again at the next."""
-
-    def __init__(self, open_store: Callable[[], KnowledgePort], *, seconds: float) -> None:
-        """`open_store` opens the store at the first query; each query waits for at most `seconds`."""
-        self._open_store = open_store
-        self._seconds = seconds
-        self._worker: Worker | None = None
-        self._store: KnowledgePort | None = None
-
-    async def nearest(self, table: Table, asked: Embedding, scope: Scope, most: int) -> list[SnippetCandidate]:
-        """Return what `KnowledgePort.nearest` does."""
-        if self._worker is None:
-            self._worker = Worker("riglm-knowledge")
-            self._worker.start()
-        job = self._worker.submit(lambda: list(self._opened().nearest(table, asked, scope, most)))
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(job), self._seconds)
-        except TimeoutError:
-            raise AnalyticsUnavailableError("the knowledge store does not answer in time") from None
-
-    async def close(self) -> None:
-        """Close the store within the timeout."""
-        if self._worker is not None:
-            worker, self._worker = self._worker, None
-            await asyncio.wait({asyncio.wrap_future(worker.submit(self._closed))}, timeout=_CLOSING_SECONDS)
-            worker.stop()
-
-    def _opened(self) -> KnowledgePort:
-        if self._store is None:
-            self._store = self._open_store().__enter__()
-        return self._store
-
-    def _closed(self) -> None:
-        if self._store is not None:
-            self._store.__exit__(None, None, None)
-            self._store = None
 
 
 _EMBEDDING_CLOSING_SECONDS: Final = 0.5

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from riglm.application.control import running_proxy
-from riglm.application.control.running_proxy import ProxyLoop, QueryCache, StoreThread
+from riglm.application.control.running_proxy import ControlStore, ProxyLoop, QueryCache
 from riglm.domain.errors import ControlUnavailableError
 from tests.records import an_override
 from tests.unit.application.control.parts import SHORT_SECONDS, GatedStore, LoopThread
@@ -25,7 +25,7 @@ def create_thread(store):
     created = []
 
     def create(timeout_seconds=WAIT_SECONDS):
-        created.append(StoreThread(lambda: store, "riglm-test-store", timeout_seconds=timeout_seconds))
+        created.append(ControlStore(lambda: store, "riglm-test-store", timeout_seconds=timeout_seconds))
         return created[-1]
 
     yield create

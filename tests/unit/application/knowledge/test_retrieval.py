@@ -7,8 +7,8 @@ from typing import Any, Self
 import pytest
 
 from riglm.adapters.embedding.hashing import HashingEmbedder
-from riglm.application.knowledge.retrieval import LazyVectorStore, QuestionEmbedder
-from riglm.application.worker import Worker
+from riglm.application.knowledge.retrieval import QuestionEmbedder
+from riglm.application.worker import StoreThread, Worker
 from riglm.domain.errors import AnalyticsUnavailableError
 from riglm.domain.knowledge import Table
 from riglm.ports.embedder import Embedders, EmbedderUnavailableError
@@ -103,22 +103,26 @@ class Away(InMemoryKnowledge):
         return super().nearest(*asked)
 
 
+def nearest(store):
+    return list(store.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5))
+
+
 async def test_a_store_that_could_not_be_opened_is_tried_again():
     store = Away()
     store.is_away = True
-    aside = LazyVectorStore(lambda: store, seconds=10)
+    aside = StoreThread(lambda: store, "riglm-test", timeout_seconds=10)
     with pytest.raises(AnalyticsUnavailableError):
-        await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
+        await aside.ask(nearest)
     store.is_away = False
-    assert await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5) == []
-    await aside.close()
+    assert await aside.ask(nearest) == []
+    aside.close()
 
 
 async def test_a_store_that_hangs_is_waited_for_so_long_and_no_longer():
     store = Away()
     store.gate.clear()
-    aside = LazyVectorStore(lambda: store, seconds=0.05)
+    aside = StoreThread(lambda: store, "riglm-test", timeout_seconds=0.05)
     with pytest.raises(AnalyticsUnavailableError):
-        await aside.nearest(Table.THOUGHTS, embedded("falcon"), MINE, 5)
+        await aside.ask(nearest)
     store.gate.set()
-    await aside.close()
+    aside.close()
