@@ -81,7 +81,7 @@ class Container(DeclarativeContainer):
     account_file: Provider["AccountFile"] = Factory(  # of the user, for any settings
         lazy("adapters.mcp.oauth.accounts:AccountFile"), _accounts_path,
         Call(lazy("adapters.private_files:load_account_key"), _accounts_path).provider,
-        Call(lazy("adapters.spool.file_lock:wait_for_lock")).provider
+        Call(lazy("adapters.private_files:wait_for_lock")).provider
     )
 
     # ---- stores: not open yet

@@ -7,13 +7,14 @@ import os
 import secrets
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from pydantic import SecretStr
 
-from riglm.domain.errors import ConfigurationError, full_disk, is_full_disk
+from riglm.domain.errors import ConfigurationError, RiglmError, full_disk, is_full_disk
 from riglm.domain.hashing import KEY_BYTES, KeyedHasher
 
 if sys.platform == "win32":
@@ -35,7 +36,30 @@ else:
 
 
 _FAR: Final = 1 << 40
+_RETRY_SECONDS: Final = 0.02
 _log: Final = logging.getLogger("riglm")
+
+
+@contextlib.contextmanager
+def wait_for_lock(path: Path, seconds: float = 60.0) -> Iterator[None]:
+    """Hold a file, which is made if it is not there, while the block runs.
+
+    Raises:
+        RiglmError: another process holds it all the time.
+        OSError: it cannot be made or locked.
+    """
+    until = time.monotonic() + seconds
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as file:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                lock(file.fileno())
+                break
+            if time.monotonic() > until:
+                raise RiglmError(
+                    f"{path} is held by a different process for over {seconds:g} s — fix: end that process"
+                )
+            time.sleep(_RETRY_SECONDS)
+        yield
 
 
 def load_hasher(key: SecretStr | None, store_kind: str, store_path: Path) -> KeyedHasher:

@@ -133,12 +133,8 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
 
     def examine(options: Options, made: ClientSetup | None) -> None:
         configuration = store_access.overlaid(load(options))
-        settings, project = configuration.settings, made.place.project if made is not None else None
-        require_all(
-            lambda: require_upstreams(configuration, directory=project),
-            lambda: _require(configuration, require_predictor, lambda: Container(settings=settings).predictor()),
-            lambda: _require(configuration, require_embedder, lambda: require_known_model(settings.embedder)),
-        )
+        project = made.place.project if made is not None else None
+        require_all(lambda: require_upstreams(configuration, directory=project), lambda: require_parts(configuration))
         checked.append((configuration, _notes(configuration)))
 
     require_all(*(partial(examine, options, made) for options, made in found))
@@ -201,6 +197,15 @@ def _is_within(row: str, key: str) -> bool:
 def schema() -> None:
     """Print the JSON Schema of riglm.yaml, for editors."""
     print_json(json_schema())
+
+
+def require_parts(configuration: Configuration) -> None:
+    """Raise ConfigurationError unless the predictor can be made with its options, and the embedder's model exists."""
+    settings = configuration.settings
+    require_all(
+        lambda: _require(configuration, require_predictor, lambda: Container(settings=settings).predictor()),
+        lambda: _require(configuration, require_embedder, lambda: require_known_model(settings.embedder)),
+    )
 
 
 def _require(

@@ -16,13 +16,7 @@ import typer
 from riglm.adapters.analytics.inspection import inspect_store
 from riglm.adapters.configuration.loading import Configuration, Options, load, with_setting_changes
 from riglm.adapters.configuration.locations import ACCOUNTS, data_directory, store_path
-from riglm.adapters.configuration.presence import (
-    missing_parts,
-    require_all,
-    require_embedder,
-    require_predictor,
-    started_in,
-)
+from riglm.adapters.configuration.presence import missing_parts, started_in
 from riglm.adapters.doctor import find_listener, find_schema_fault, is_writable, shared_mode, version_of_riglm
 from riglm.application.owners import server_info
 from riglm.application.setup.doctor_checks import (
@@ -191,7 +185,10 @@ def _check(
 
 
 def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> _Subject:
+    from riglm.cli.config import require_parts
+
     configuration: Configuration | None = None
+    problems = ""
     try:
         configuration = load(options)
         with contextlib.suppress(AnalyticsUnavailableError):  # the check of the store reports it
@@ -201,7 +198,10 @@ def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> 
         with contextlib.suppress(ConfigurationError):
             configuration = load(Options(config=options.config, with_servers=False))
     else:
-        problems = _find_problems(configuration)
+        try:
+            require_parts(configuration)
+        except ConfigurationError as error:
+            problems = str(error)
     return _Subject(
         label=options.config.stem if options.config and not is_alone else "",
         configuration=configuration,
@@ -209,27 +209,6 @@ def _subject(options: Options, setup: ClientSetup | None, *, is_alone: bool) -> 
         setup=setup,
         is_found=configuration is not None and configuration.file is not None and not is_named(options),
     )
-
-
-def _find_problems(configuration: Configuration) -> str:
-    """Return all that keeps riglm from starting so, but what is missing of single servers."""
-    from riglm.adapters.embedding.embedders import require_known_model
-
-    settings = configuration.settings
-
-    def make_predictor() -> None:
-        require_predictor(configuration)
-        Container(settings=settings).predictor()
-
-    def know_model() -> None:
-        require_embedder(configuration)
-        require_known_model(settings.embedder)
-
-    try:
-        require_all(make_predictor, know_model)
-    except ConfigurationError as error:
-        return str(error)
-    return ""
 
 
 def _is_enforced(settings: Settings) -> bool:

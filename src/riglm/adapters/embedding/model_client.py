@@ -10,8 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn, Self
 
@@ -20,6 +19,8 @@ import numpy as np
 from riglm.adapters.embedding.fastembed import REVISION
 from riglm.adapters.embedding.hashing import readable
 from riglm.adapters.embedding.model_server import Channel, Embed, Loaded, Refused, Row, file_identity
+from riglm.adapters.private_files import wait_for_lock
+from riglm.domain.errors import RiglmError
 from riglm.domain.prediction import Vector
 from riglm.domain.schemas.section import EmbedderSettings
 from riglm.ports.embedder import EmbedderPort, EmbedderStatus, EmbedderUnavailableError
@@ -28,7 +29,6 @@ _START_SECONDS: Final = 30.0
 _LOCK_SECONDS: Final = 5.0
 _CONNECT_SECONDS: Final = 2.0
 _BACKLOG: Final = 64
-_POLL_SECONDS: Final = 0.01
 _VARIABLES: Final = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 _OWN_VARIABLES: Final = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
 _log: Final = logging.getLogger("riglm.embedder")
@@ -79,7 +79,7 @@ class ModelProcess:
         if self._is_shared:
             try:
                 return self._connect_shared(_socket_directory())
-            except OSError as error:
+            except (OSError, RiglmError) as error:
                 _log.info("the model process cannot be shared", extra={"reason": str(error)})
         with tempfile.TemporaryDirectory(prefix="riglm-") as place:
             return self._start(Path(place) / "socket")
@@ -88,7 +88,7 @@ class ModelProcess:
         """Remove the socket of a process that does not answer, so that the next client starts a process."""
         if self._socket is not None:
             path, identity = self._socket
-            with contextlib.suppress(OSError), _locked(path.parent):
+            with contextlib.suppress(OSError, RiglmError), wait_for_lock(path.parent / "lock", _LOCK_SECONDS):
                 if file_identity(path) == identity:
                     path.unlink()
 
@@ -100,7 +100,7 @@ class ModelProcess:
         path = place / self._socket_name()
         link = _connected(path)
         if link is None:
-            with _locked(place):
+            with wait_for_lock(place / "lock", _LOCK_SECONDS):
                 link = _connected(path) or self._start(path)
         self._socket = path, file_identity(path)
         return link
@@ -152,23 +152,6 @@ def _connected(path: Path) -> socket.socket | None:
             return None
         raise
     return link
-
-
-@contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """Let one process at a time start or remove a process."""
-    import fcntl
-
-    deadline = time.monotonic() + _LOCK_SECONDS
-    with (place / "lock").open("ab") as file:
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            if time.monotonic() > deadline:
-                raise TimeoutError("another process keeps the lock of the model process")
-            time.sleep(_POLL_SECONDS)
-        yield
 
 
 FASTEMBED_PROVIDER: Final = "fastembed"

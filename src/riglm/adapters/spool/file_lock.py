@@ -1,7 +1,6 @@
 """Where the spools of a store are, and which process holds a file."""
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
@@ -10,7 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from riglm.adapters.private_files import lock
-from riglm.domain.errors import ConfigurationError, RiglmError
+from riglm.domain.errors import ConfigurationError
 
 
 class LockHeldError(Exception):
@@ -79,30 +78,6 @@ def _claimed(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)  # its last holder removed the file in between: that was another file
-
-
-_MAX_WAIT_SECONDS: Final = 60.0
-_RETRY_SECONDS: Final = 0.02
-
-
-@contextmanager
-def wait_for_lock(path: Path) -> Iterator[None]:
-    """Hold the file while the block runs.
-
-    Raises:
-        RiglmError: another process holds it for a minute.
-    """
-    until = time.monotonic() + _MAX_WAIT_SECONDS
-    while (release := try_lock(path)) is None:
-        if time.monotonic() > until:
-            raise RiglmError(
-                f"{path} is held by a different process for over {_MAX_WAIT_SECONDS:g} s — fix: end that process"
-            )
-        time.sleep(_RETRY_SECONDS)
-    try:
-        yield
-    finally:
-        release()
 
 
 def try_lock(path: Path) -> Callable[[], None] | None:
