@@ -174,7 +174,7 @@ def _require_servers(names: Sequence[str], context: SetupContext, plans: Sequenc
     if any(plan.fault for plan in plans):  # it may be in a file that cannot be read
         return
     moves = [move.name for plan in plans for move in plan.moves]
-    there = [*moves, *(stay.name for plan in plans for stay in plan.stays)]
+    there = [*moves, *(name for plan in plans for name in plan.stays)]
     behind = {name for each in context.journal.all() for name in each.servers}
     for name in names:
         if name not in there and name not in behind:
@@ -215,7 +215,7 @@ def _print_plan(plan: InstallPlan) -> None:
         moved = [each.name if each.name == each.behind else f"{_shown_name(each.name)}, as {each.behind}"
                  for each in plan.moves]  # fmt: skip
         _print_list("behind riglm", [", ".join(moved)])
-    _print_list("stays", [f"{_shown_name(stay.name)}: {stay.why}" for stay in plan.stays])
+    _print_list("stays", [f"{_shown_name(name)}: {why}" for name, why in plan.stays.items()])
     _print_list("note", plan.notes)
     if not plan.changes:
         typer.echo("  nothing to change")
@@ -260,7 +260,7 @@ def _fields(plan: InstallPlan, *, done: bool) -> dict[str, Any]:
         "command": list(plan.command),
         "changes": plan.changes,
         "moves": [{"name": move.name, "behind": move.behind, "unused": list(move.unused)} for move in plan.moves],
-        "stays": [{"name": stay.name, "why": stay.why} for stay in plan.stays],
+        "stays": [{"name": name, "why": why} for name, why in plan.stays.items()],
         "sign_ins": list(plan.sign_ins),
         "notes": list(plan.notes),
         "fault": plan.fault or None,

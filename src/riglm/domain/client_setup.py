@@ -194,14 +194,6 @@ class MovedServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedServer:
-    """A server that stays where it is, and why."""
-
-    name: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
     """One file before and after; None where there is none."""
 
@@ -234,14 +226,15 @@ class SetupPlan:
 class InstallPlan(SetupPlan):
     """What `riglm init` would do at one place.
 
-    `sign_ins` are the servers that stay only until riglm has an account, by their names behind riglm.
+    `stays` are the servers that stay where they are, and why. `sign_ins` are those of them that stay only until riglm
+    has an account, by their names behind riglm.
     """
 
     configuration: Path
     entry: str = ENTRY
     command: tuple[str, ...] = ()
     moves: tuple[MovedServer, ...] = ()
-    stays: tuple[SkippedServer, ...] = ()
+    stays: Mapping[str, str] = field(default_factory=dict)
     sign_ins: "Mapping[str, ServerSettings]" = field(default_factory=dict)
 
 

@@ -19,7 +19,6 @@ from riglm.domain.client_setup import (
     FileChange,
     InstallPlan,
     MovedServer,
-    SkippedServer,
     digest,
     entry_of,
     is_riglm,
@@ -130,7 +129,7 @@ class SetupPlanner:
             entry=entry,
             command=starts,
             moves=tuple(moves),
-            stays=tuple(stays),
+            stays=stays,
             sign_ins=sign_ins,
             notes=(*self._notes(place, moves, variables), *context.clients.remarks(place, names, entry)),
             rewritings=(
@@ -150,11 +149,11 @@ class SetupPlanner:
 
     def _sort(
         self, place: ConfigLocation, servers: Sequence[ClientServer], behind: Definitions, entry: str | None
-    ) -> "tuple[list[MovedServer], list[SkippedServer], Definitions, dict[str, ServerSettings]]":
+    ) -> "tuple[list[MovedServer], dict[str, str], Definitions, dict[str, ServerSettings]]":
         """Return what goes behind riglm, what stays, what riglm's configuration lacks, and what a sign-in lets move."""
         names = names_behind(each.name for each in servers if each.definition is not None and not is_riglm(each))
         moves: list[MovedServer] = []
-        stays: list[SkippedServer] = []
+        stays: dict[str, str] = {}
         added: dict[str, Mapping[str, Any]] = {}
         asked: dict[str, tuple[ClientServer, ServerSettings]] = {}
         for server in servers:
@@ -164,7 +163,7 @@ class SetupPlanner:
             try:
                 settings = self._require_movable(server, name, behind, place.project)
             except RiglmError as error:
-                stays.append(SkippedServer(name=server.name, why=str(error)))
+                stays[server.name] = str(error)
                 continue
             moves.append(MovedServer(name=server.name, behind=name, unused=server.unused))
             if name not in behind:
@@ -174,11 +173,11 @@ class SetupPlanner:
         sign_ins = {}
         for name, why in self._sign_in_obstacles(place, asked).items():
             server, settings = asked[name]
-            stays.append(SkippedServer(name=server.name, why=why))
+            stays[server.name] = why
             del added[name]
             if "riglm login" in why:
                 sign_ins[name] = settings
-        return [move for move in moves if move.name not in {each.name for each in stays}], stays, added, sign_ins
+        return [move for move in moves if move.name not in stays], stays, added, sign_ins
 
     def _require_movable(
         self, server: ClientServer, name: str, behind: Definitions, directory: Path | None
