@@ -183,7 +183,7 @@ def reset(key: KeysArgument = None, config: ConfigOption = None, as_json: JsonOp
             raise UnusableInputError(f"{each}: this was not changed at run time — fix: {known}")
     chosen = [row for row in stored if not key or any(_is_within(row, each) for each in key)]
     if chosen:
-        with store_access.opened(settings) as store:
+        with store_access.require_store(settings).analytics() as store:
             store.delete_setting_changes(chosen)
     words = f"reset: {', '.join(chosen)}" if chosen else "no setting was changed at run time"
     print_result({"reset": chosen}, words, as_json=as_json)

@@ -22,7 +22,7 @@ from riglm.adapters.spool.sqlite_spool import survey
 from riglm.application.session_sharing.signing import drop_sessions
 from riglm.application.tracking.maintenance import at_a_pace
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_result, printable, progress
-from riglm.cli.store_access import alone, configuration_of, is_hash, is_there, opened, settings_of
+from riglm.cli.store_access import alone, configuration_of, is_hash, is_there, require_store, settings_of
 from riglm.cli.usage import find_session
 from riglm.container import Container
 from riglm.domain import audit
@@ -62,7 +62,7 @@ def purge(
     """Remove what is too old, in small steps, while riglm goes on. Running processes do so by themselves every hour."""
     settings = settings_of(config)
     limit = None if older_than is None else _parse("--older-than", older_than, parsed_duration)
-    with opened(settings) as store:
+    with require_store(settings).analytics() as store:
         now = time.time()
         if limit is None:
             reliable = store.get_reliable_time(now, now)
@@ -99,7 +99,7 @@ def vacuum(
     as_json: JsonOption = False,
 ) -> None:
     """Give back the space that nothing is stored in."""
-    with opened(settings_of(config)) as store:
+    with require_store(settings_of(config)).analytics() as store:
         before = store.size_bytes()
         with alone(store):
             for done in at_a_pace(store.compact(whole=whole), time.sleep):
@@ -128,7 +128,7 @@ def export(
     kinds = list(dict.fromkeys(table or RecordKind))
     start = 0.0 if since is None else _parse("--since", since, lambda text: parsed_moment(text, time.time()))
     with (
-        opened(settings) as store,
+        require_store(settings).analytics() as store,
         progress("exporting", sum(store.count_rows(kind, start) for kind in kinds)) as advance,
     ):
         exporter = Exporter(store, format_, start, advance)
@@ -192,7 +192,7 @@ def forget(
     settings = settings_of(config)
     container = Container(settings=settings)
     removed, pieces, archived, problem, waiting = RemovedCounts(), 0, 0, None, 0
-    with opened(settings) as store:
+    with require_store(settings).analytics() as store:
         whom = _find_subject(container, store, client, session, principal)
         subject = f"the {whom.whose.value} {printable(client or whom.key) or 'without a name'}"
         known = store.count_erasable(whom)

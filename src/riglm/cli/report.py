@@ -32,8 +32,6 @@ from riglm.domain.session_cost import MAX_SESSIONS
 from riglm.ports.analytics import SessionHistoryPort, ToolPinsPort, TrainingSession
 from riglm.ports.predictor import PREDICTORS, PredictorPort
 
-_DAY: Final = 86_400.0
-
 StrategiesOption = Annotated[
     list[str] | None,
     typer.Option("--predictor", metavar="K", help="A kind of predictor, any number of times; all by default."),
@@ -127,7 +125,7 @@ def parse_beginning(days: int | None, since: datetime | None) -> float:
         raise typer.BadParameter("name either --days or --since", param_hint="--since")
     if since is not None:
         return 0.0 if since.year <= 1970 else since.timestamp()  # years without a time stamp raise
-    return 0.0 if days is None else time.time() - days * _DAY
+    return 0.0 if days is None else time.time() - days * DAY_SECONDS
 
 
 def parse_strategies(asked: Sequence[str] | None, settings: Settings) -> list[str]:

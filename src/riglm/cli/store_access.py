@@ -142,15 +142,6 @@ def require_store(settings: Settings) -> Container:
     return Container(settings=settings)
 
 
-def opened(settings: Settings) -> AnalyticsPort:
-    """The store, for a `with` statement that opens it.
-
-    Raises:
-        RiglmError: there is none yet.
-    """
-    return require_store(settings).analytics()
-
-
 @contextmanager
 def alone(store: AnalyticsPort) -> Iterator[None]:
     """Hold the maintenance lease; wait a while for the process that holds it.

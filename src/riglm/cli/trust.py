@@ -18,7 +18,7 @@ from riglm.adapters.audit import audit_log
 from riglm.adapters.configuration.locations import data_directory
 from riglm.cli import usage
 from riglm.cli.output import ConfigOption, JsonOption, json_time, print_result, print_table, printable, written_time
-from riglm.cli.store_access import opened, settings_of
+from riglm.cli.store_access import require_store, settings_of
 from riglm.container import Container
 from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import RiglmError, UnusableInputError, failed_write
@@ -97,7 +97,7 @@ def approve(
         typer.confirm(f"Approve {len(found)} tool{'s' if len(found) > 1 else ''}?", abort=True, err=True)
     if found:
         settings = settings_of(config)
-        with opened(settings) as store:
+        with require_store(settings).analytics() as store:
             store.approve_tools([replace(pin, digest=pin.seen_digest, definition=pin.seen) for pin in found])
         _audit_approval(settings, found)
     words = printable(", ".join(f"{pin.server}/{pin.name}" for pin in found)) or "nothing to do"
@@ -217,7 +217,7 @@ def _list_pins(config: Path | None) -> Sequence[ToolPin]:
     """Return all pins, with those that wait in spools for the store."""
     settings = settings_of(config)
     spooled = Container(settings=settings).spooled_pins()
-    with opened(settings) as store:
+    with require_store(settings).analytics() as store:
         return merge_pins(store.list_tool_pins(), spooled)
 
 

@@ -18,6 +18,7 @@ from riglm.application.worker import StoreThread
 from riglm.domain.audit import AuditEvent, AuditLog
 from riglm.domain.errors import AnalyticsUnavailableError, ControlUnavailableError
 from riglm.domain.list_plan import Prices
+from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.upstream import UpstreamHealth, UpstreamSpec
 from riglm.ports.analytics import AnalyticsPort, ArchivePort, RecordStorePort, SessionHistoryPort
 
@@ -84,7 +85,6 @@ _REST_RATIO: Final = 30
 """Minimum ratio of the seconds for which an answer is reused to those that it took."""
 
 _MAX_ANSWERS: Final = 64
-_SECONDS_PER_DAY: Final = 86_400.0
 
 
 class QueryCache:
@@ -108,7 +108,7 @@ class QueryCache:
         """
         self._store = store
         self._archive = archive
-        self._retention_seconds = retention_days * _SECONDS_PER_DAY
+        self._retention_seconds = retention_days * DAY_SECONDS
         self._prices = prices
         self._timeout_seconds = timeout_seconds
         self._answers: dict[Hashable, tuple[Any, float]] = {}

@@ -21,6 +21,7 @@ from riglm.application.reports.report import judge_figures
 from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import ConflictError, NotFoundError
+from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.schemas import control_api as models
 from riglm.domain.tool_pin import ToolPin
 from riglm.domain.upstream import UpstreamHealth
@@ -93,7 +94,6 @@ def _judge_readiness(upstreams: Sequence[models.UpstreamEntry]) -> models.Readin
     return models.Readiness(ready=True)
 
 
-_DAY_SECONDS: Final = 86_400.0
 _TOKENS: Final = ("shown", "hidden", "meta_tools", "resent")
 
 
@@ -149,7 +149,7 @@ async def get_series(
     With `tool`, only its calls count.
     """
     end = time.time() if until is None else until
-    start = max(end - _DAY_SECONDS, 0.0) if since is None else since
+    start = max(end - DAY_SECONDS, 0.0) if since is None else since
     if start >= end:
         return models.Series(buckets=())
     figures = await proxy.queries.figures(start if sessions_since is None else sessions_since)
