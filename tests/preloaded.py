@@ -321,8 +321,8 @@ def _prepare() -> None:
     from riglm.domain.everyday import everyday_weights
     from riglm.domain.redaction import Redactor, mask_command
 
-    store_follower.FOLLOW_SECONDS = FOLLOW_SECONDS
-    overrides._CACHE_SECONDS = METAMCP_CACHE_SECONDS
+    vars(store_follower)["FOLLOW_SECONDS"] = FOLLOW_SECONDS
+    vars(overrides)["_CACHE_SECONDS"] = METAMCP_CACHE_SECONDS
     ready(url="http://localhost/mcp", command=(), values=())
     everyday_weights([(name, f"{name.replace('_', ' ')} with a file") for name in _EVERYDAY])
     everyday_weights(

@@ -160,6 +160,8 @@ class Connection(ClientConnection):
                 upstreams.members[link.spec.name].forget(methods)
                 upstreams.announcer.announce(message.method or "")
                 return
+            if message.method == "notifications/progress":
+                return  # the server has no request with this token, but another one may
             seen = upstreams.server_requests.to_client(link, message)
             if seen is None:
                 return
@@ -216,7 +218,10 @@ class Connection(ClientConnection):
         key = jsonrpc.find_id(self.requests, request_params.cancelled_id(notice) or b"")
         if key is None:
             return self.upstreams is None or self.upstreams.only is None
-        self.requests[key].cancel(notice)
+        request = self.requests[key]
+        if request_params.cancelled_id(notice) != key:  # the server knows the id as the request spelled it
+            notice = notice.replace(params=jsonrpc.with_member(notice.params, ("requestId",), request.id))
+        request.cancel(notice)
         return True
 
     def _reply(self, message: Message) -> None:

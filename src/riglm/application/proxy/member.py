@@ -68,8 +68,8 @@ class Member:
         self._unconfirmed: frozenset[str] = NOTHING
         """Lists that are known from before."""
         self._fresh_until: dict[str, float] = {}
-        self._tools_version = 0
-        """The link's when the tools that are known were asked for."""
+        self._versions: dict[str, int] = {}
+        """The link's `tools_version` when each list that is known was requested."""
         self._changed: frozenset[str] = NOTHING
         """Lists that changed while they were in flight."""
         self._opening: asyncio.Task[bool] | None = None
@@ -121,10 +121,9 @@ class Member:
         """Whether the list is known and has not changed."""
         if time.monotonic() >= self._fresh_until.get(method, 0.0):
             return False
-        if method != LIST:
-            return True
-        pins = self._upstreams.parts.pins
-        return self._tools_version == self.link.tools_version and not pins.needs_comparison(self.link)
+        if self._versions.get(method) != self.link.tools_version:
+            return False
+        return method != LIST or not self._upstreams.parts.pins.needs_comparison(self.link)
 
     def forget(self, methods: Sequence[str] = tuple(protocol.LIST_MEMBER)) -> None:
         """Lists changed, or may have: the server may have been restarted."""
@@ -279,9 +278,9 @@ class Member:
         """Store the complete list of the server. Returns True if it has changed."""
         upstreams, parts = self._upstreams, self._upstreams.parts
         self._unconfirmed -= {method}
+        self._versions[method] = tools_version
         if method == LIST:
             entries = parts.pins.review(self.name, entries, compared=(self.link, tools_version))
-            self._tools_version = tools_version
             parts.listed.learn(self.name, entries)
             if upstreams.only is not None:
                 return False

@@ -124,12 +124,13 @@ async def test_a_client_that_does_not_know_of_it_gets_plain_json(front: Front, v
     assert answer.message["result"] == {}
 
 
-async def test_a_cancelled_request_ends_its_stream_and_cannot_be_taken_up(front: Front):
+@pytest.mark.parametrize(("asked", "named"), [("a", "a"), (7, "7")])
+async def test_a_cancelled_request_ends_its_stream_and_cannot_be_taken_up(front: Front, asked: object, named: str):
     peer = await front.greeted()
-    response = await peer.ask("hold", key="a")
+    response = await peer.ask("hold", key=asked)
     priming = await response.event()
     other = await front.beside(peer)
-    assert (await other.notify("notifications/cancelled", {"requestId": "a"})).status == 202
+    assert (await other.notify("notifications/cancelled", {"requestId": named})).status == 202
     assert (await response.whole()).body == b""
     (await front.script.held()).answer()
     assert (await (await take_up(front, peer, priming.id)).whole()).status == 400

@@ -114,9 +114,12 @@ class Ears(ServerMessageHandler):
         return [message.method for message in self.heard]
 
 
-def ask(link: UpstreamLink, message_id: object, method: str, params: object = None) -> Answer:
+def ask(
+    link: UpstreamLink, message_id: object, method: str, params: object = None, *, has_unique_id: bool = False
+) -> Answer:
     """Send a request over a link."""
     answer = Answer(request(message_id, method, params))
+    answer.has_unique_id = has_unique_id
     link.request(answer.message, answer)
     return answer
 

@@ -38,6 +38,15 @@ async def test_an_answer_may_give_the_id_in_another_type(link, wires, asked, giv
     assert answer.raw["id"] == asked
 
 
+async def test_a_late_answer_to_a_request_that_was_given_up_is_for_no_other(link, wires):
+    link.cancel(ask(link, 30, "tools/call"), None)
+    answer = ask(link, "30", "tools/call")
+    wire = await wires.number(1)
+    wire.answer({"id": 30}, "late")
+    wire.answer({"id": "30"}, "right")
+    assert await answer.result() == "right"
+
+
 @pytest.mark.parametrize("content", [{"error": {"code": -32601, "message": "no such notification"}}, {"result": {}}])
 async def test_an_answer_to_a_notification_is_for_no_request(link, wires, content):
     answer = ask(link, 2, "tools/list")

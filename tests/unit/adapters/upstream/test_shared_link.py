@@ -38,6 +38,24 @@ async def test_other_notifications_belong_to_the_only_request_in_flight_or_to_no
     assert (len(one.heard), ears.methods) == (1, ["notifications/vendor"])
 
 
+async def test_where_there_is_one_client_each_notification_reaches_it(link, wires, ears):
+    listening = ask(link, 0, "subscriptions/listen")
+    calls = [ask(link, number, "tools/call", LOG_LEVEL, has_unique_id=True) for number in (1, 2)]
+    wire = await wires.number(1)
+    for method in ("notifications/vendor", "notifications/message"):
+        wire.notify(method, {"data": 1})
+    assert (len(calls[1].heard), listening.heard, ears.heard) == (2, [], [])
+
+
+@pytest.mark.parametrize("given", [1.0, 1, "1"])
+async def test_what_a_subscription_brings_may_spell_its_id_in_another_way(link, wires, given):
+    listening = ask(link, 1.0, "subscriptions/listen", has_unique_id=True)
+    meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": given}}
+    (await wires.number(1)).notify("notifications/tools/list_changed", meta)
+    (heard,) = listening.heard
+    assert b'"io.modelcontextprotocol/subscriptionId":1.0' in heard.line
+
+
 @pytest.mark.parametrize("case", ["understood", "understood too late", "silent", "restarted"])
 async def test_a_server_that_may_cling_to_this_era_or_hang_is_closed_instead(link, wires, case):
     one, two = ask(link, 1, "server/discover"), ask(link, 2, "server/discover")

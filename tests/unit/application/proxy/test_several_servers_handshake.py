@@ -394,3 +394,22 @@ async def test_what_fails_inside_becomes_an_error_of_the_request(two, monkeypatc
     answer = await two.ask("tools/list")
     assert jsonrpc.plain(answer.error)["message"] == "Internal error in riglm: its log says more"
     assert caplog.records[-1].exc_info
+
+
+async def test_all_lists_of_a_server_that_was_restarted_are_requested_again(two, monkeypatch):
+    lists = {"prompts/list": listed("prompts", "name", "p"), "resources/list": listed("resources", "uri", "u:1")}
+    for each in two.servers.values():
+        each.answers.update(lists)
+    for method in (*lists, *lists):
+        await two.ask(method)
+    before = len(two.link("a").asked)
+    monkeypatch.setattr(type(two.link("a")), "tools_version", 1)
+    for method in lists:
+        await two.ask(method)
+    assert [asked.message.method for asked in two.link("a").asked[before:]] == [*lists]
+
+
+async def test_progress_without_a_request_may_be_meant_for_that_of_another_server_and_is_dropped(two):
+    two.link("a").says(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}')
+    two.link("a").says(b'{"jsonrpc":"2.0","method":"notifications/vendor"}')
+    assert [jsonrpc.decode(line).method for line in await two.told(1)] == ["notifications/vendor"]

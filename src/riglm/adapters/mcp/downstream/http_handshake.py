@@ -230,6 +230,7 @@ async def _refuse_session(send: Send) -> None:
 
 def _give_up(session: HttpSession, notice: Message) -> None:
     """End the answer to a request that the client cancelled: nothing will come for it any more."""
-    cancelled = request_params.cancelled_id(notice)
-    for answer in [answer for answer, key in session.asked if key == cancelled]:
+    asked = list(session.asked)
+    cancelled = jsonrpc.find_id([key for _, key in asked], request_params.cancelled_id(notice) or b"")
+    for answer in [answer for answer, key in asked if key == cancelled]:
         answer.interrupted()

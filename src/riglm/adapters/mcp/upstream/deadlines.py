@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -14,6 +15,7 @@ from riglm.ports.upstream import UpstreamRequest
 _SWEEP_SECONDS: Final = 0.25
 _FOREVER: Final = float("inf")
 _PROBE_SECONDS: Final = 5.0
+_MAX_GIVEN_UP: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,8 @@ class PendingRequests(Deadlines[PendingRequest]):
     ) -> None:
         """`on_expiry` gets a request that timed out, before it fails."""
         self.by_key: dict[bytes, PendingRequest] = {}
+        self._given_up: deque[bytes] = deque(maxlen=_MAX_GIVEN_UP)
+        """The keys of requests to which a late response may come."""
         super().__init__(name, timeout_seconds, self.by_key.values(), self._remove_expired)
         self._on_removal = on_expiry
 
@@ -151,12 +155,15 @@ class PendingRequests(Deadlines[PendingRequest]):
     def pop_answered(self, answer: Message) -> PendingRequest | None:
         """Remove the request that an answer is for, if the answer spells its id in another way or has none.
 
+        A late answer to a request that was given up is for no other whose id is spelled nearly the same.
         An error without an id is for the only request. Results without one, and unknown methods, are for none: some
         servers answer notifications like that.
         """
         raw = answer.id or b"null"
         if raw != b"null":
-            key = jsonrpc.find_id(self.by_key, raw)
+            key: bytes | None = jsonrpc.id_key(raw)
+            if key not in self.by_key:
+                key = None if key in self._given_up else jsonrpc.find_id(self.by_key, raw)
         else:
             is_for_request = jsonrpc.error_code(answer) not in (None, jsonrpc.METHOD_NOT_FOUND)
             key = self.only.key if is_for_request and self.only is not None else None
@@ -177,7 +184,7 @@ class PendingRequests(Deadlines[PendingRequest]):
         """Remove a request that was given up; return the key that it had, None when it waits no longer."""
         for waiting in self.by_key.values():
             if waiting.reply is reply:
-                del self.by_key[waiting.key]
+                self._remove(waiting)
                 return waiting.key
         return None
 
@@ -197,8 +204,12 @@ class PendingRequests(Deadlines[PendingRequest]):
         self.fail_all(ErrorKind.UNKNOWN, "did not answer before the link to it was closed")
         super().close()
 
-    def _remove_expired(self, request: PendingRequest) -> None:
+    def _remove(self, request: PendingRequest) -> None:
         del self.by_key[request.key]
+        self._given_up.append(request.key)
+
+    def _remove_expired(self, request: PendingRequest) -> None:
+        self._remove(request)
         self._on_removal(request)
 
 

@@ -127,30 +127,42 @@ class SharedLink(SharedChannel, UpstreamLink):
         elif b"subscriptionId" in message.line:
             self._relay_published(message)
         elif message.method == "notifications/message":
-            listening = [one for one in self.pending.by_key.values() if b"logLevel" in one.reply.message.line]
-            if len(listening) == 1:
-                listening[0].relate(message)
+            self._relay_to_one(message, [one for one in self._calls() if b"logLevel" in one.reply.message.line])
         elif message.id is not None:  # requests to the client are not part of this era
             self.send(jsonrpc.answer_without_client(message))
         elif message.method == "notifications/cancelled":
             self._end_subscription(message)
-        elif self.pending.only is not None:
-            self.pending.only.relate(message)
-        else:
+        elif not self._relay_to_one(message, self._calls() or list(self.pending.by_key.values())):
             self._message_handler.unsolicited(self, message)
+
+    def _calls(self) -> list[PendingRequest]:
+        """Return the requests in flight but for subscriptions."""
+        return [one for one in self.pending.by_key.values() if one.reply.message.method != "subscriptions/listen"]
+
+    @staticmethod
+    def _relay_to_one(message: Message, requests: list[PendingRequest]) -> bool:
+        """Pass on what belongs to one of these requests; False if there are several, which are not of one client."""
+        if not requests or not (len(requests) == 1 or all(each.reply.has_unique_id for each in requests)):
+            return False
+        requests[-1].relate(message)
+        return True
 
     def _end_subscription(self, message: Message) -> None:
         """End a subscription that the server ends: no response will come."""
         own = bytes(jsonrpc.members(message.params).get("requestId", b""))
-        waiting = self.pending.by_key.get(own)
+        waiting = self._find_subscription(own)
         if waiting is not None:
             asked = waiting.reply.message.id or b"null"
             waiting.relate(message.replace(params=jsonrpc.with_member(message.params, ("requestId",), asked)))
-            self.pending.fail(own, ErrorKind.PROTOCOL, "ended the subscription")
+            self.pending.fail(waiting.key, ErrorKind.PROTOCOL, "ended the subscription")
+
+    def _find_subscription(self, raw: bytes) -> PendingRequest | None:
+        key = jsonrpc.find_id(self.pending.by_key, raw) if raw else None
+        return None if key is None else self.pending.by_key[key]
 
     def _relay_published(self, message: Message) -> None:
         meta = jsonrpc.members(jsonrpc.members(message.params).get("_meta", b"{}"))
-        waiting = self.pending.by_key.get(bytes(meta.get(protocol.META_SUBSCRIPTION, b"")))
+        waiting = self._find_subscription(bytes(meta.get(protocol.META_SUBSCRIPTION, b"")))
         if waiting is not None:
             asked = waiting.reply.message.id or b"null"
             waiting.relate(message.replace(params=jsonrpc.with_member(message.params, _SUBSCRIPTION, asked)))
