@@ -42,6 +42,10 @@ class ServerMessageHandler(Protocol):
     def unsolicited(self, link: "UpstreamLink", message: Message) -> None:
         """A notification or request of the server that belongs to no request."""
 
+    def disconnected(self, link: "UpstreamLink") -> None:
+        """The connection to the server broke: nobody waits for responses to its requests any more."""
+        return
+
 
 class NullServerMessageHandler(ServerMessageHandler):
     """Answers requests of a server in place of a client where there is none, and ignores notifications."""

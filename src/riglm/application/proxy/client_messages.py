@@ -166,6 +166,14 @@ class ServerRequests:
         if found is not None:
             found.link.send(response.replace(id=found.id))
 
+    def withdraw_all(self, link: UpstreamLink) -> list[Message]:
+        """Withdraw all requests of a server; return the notifications of that for the client."""
+        withdrawn = [own_id for own_id, request in self._open.items() if request.link is link]
+        for own_id in withdrawn:
+            del self._open[own_id]
+        params = (b'{"requestId":%b,"reason":"the server has ended"}' % own_id for own_id in withdrawn)
+        return [jsonrpc.notification("notifications/cancelled", each) for each in params]
+
     def take_progress(self, notification: Message) -> None:
         """Send a progress notification of the client to the server whose request it is about."""
         token = bytes(jsonrpc.members(notification.params).get("progressToken", b""))

@@ -548,6 +548,12 @@ class Upstreams(ServerMessageHandler):
         else:
             self.connection.forward(link, message)
 
+    def disconnected(self, link: UpstreamLink) -> None:
+        """Withdraw the requests of a server that is gone: another process could take the responses for its own."""
+        if self.connection is not None and self.only is None:
+            for notice in self.server_requests.withdraw_all(link):
+                self.connection.held.push(notice)
+
     def handler_for(self, link: UpstreamLink) -> Callable[[Message], None]:
         """Return a callback for what a server sends while riglm requests something that no client waits for."""
         return partial(self.unsolicited, link)

@@ -413,3 +413,14 @@ async def test_progress_without_a_request_may_be_meant_for_that_of_another_serve
     two.link("a").says(b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}')
     two.link("a").says(b'{"jsonrpc":"2.0","method":"notifications/vendor"}')
     assert [jsonrpc.decode(line).method for line in await two.told(1)] == ["notifications/vendor"]
+
+
+async def test_a_response_to_a_server_that_ended_does_not_reach_its_next_process(two):
+    two.link("a").says(b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}')
+    asked = jsonrpc.decode((await two.told(1))[0])
+    two.link("a").message_handler.disconnected(two.link("a"))
+    notice = jsonrpc.decode((await two.told(2))[1])
+    assert (notice.method, bytes(jsonrpc.members(notice.params)["requestId"])) == ("notifications/cancelled", asked.id)
+    before = list(two.link("a").sent)
+    two.notify(b'{"jsonrpc":"2.0","id":%b,"result":{"roots":[]}}' % asked.id)
+    assert two.link("a").sent == before

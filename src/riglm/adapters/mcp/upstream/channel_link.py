@@ -340,6 +340,9 @@ class ChannelLink(ReconnectingLink, UpstreamLink):
             message = message.replace(params=jsonrpc.with_member(message.params, ("progressToken",), token))
         request.relate(message)
 
+    def on_down(self) -> None:
+        self._message_handler.disconnected(self)
+
     def before_expiry(self, request: PendingRequest) -> None:
         if request.reply.message.method != "initialize":
             self.send(cancellation(request.reply.message.id or b"null", "riglm's deadline"))
