@@ -118,7 +118,10 @@ _DEFAULTS = {"LANG": "C.UTF-8"}
 
 _WITHOUT_EFFECT = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED"}
 FOLLOW_SECONDS = 0.5
-"""Seconds after which a forked riglm reads again what others changed in the store: many tests wait for that."""
+"""Seconds after which a forked riglm reads again what others changed in the store: many tests wait for that.
+
+On a stage there are processes for long that would only read more often.
+"""
 
 METAMCP_CACHE_SECONDS = 0.4
 """Seconds for which a forked riglm does not believe what MetaMCP lists after a change: its stand-in caches for less."""
@@ -307,6 +310,8 @@ def _become(asked: dict[str, Any], streams: Sequence[int]) -> list[str]:
     faulthandler.enable()  # a signal that ends it leaves its stack on stderr
     os.environ.clear()
     os.environ.update(asked["env"])
+    if MARK not in asked["env"]:
+        sys.modules["riglm.application.store_follower"].FOLLOW_SECONDS = FOLLOW_SECONDS  # type: ignore[attr-defined]
     sys.path[1:1] = filter(None, asked["env"].get("PYTHONPATH", "").split(os.pathsep))
     return list(asked["arguments"])
 
@@ -314,15 +319,13 @@ def _become(asked: dict[str, Any], streams: Sequence[int]) -> list[str]:
 def _prepare() -> None:
     """Make once what every riglm would make again: validators of settings, patterns, what a new store needs."""
     from riglm.adapters.analytics.sql import SqlAnalytics
-    from riglm.application import store_follower
     from riglm.application.control import overrides
     from riglm.cli.entry import ready
     from riglm.domain.client_support import support_of
     from riglm.domain.everyday import everyday_weights
     from riglm.domain.redaction import Redactor, mask_command
 
-    vars(store_follower)["FOLLOW_SECONDS"] = FOLLOW_SECONDS
-    vars(overrides)["_CACHE_SECONDS"] = METAMCP_CACHE_SECONDS
+    overrides._CACHE_SECONDS = METAMCP_CACHE_SECONDS  # type: ignore[misc]
     ready(url="http://localhost/mcp", command=(), values=())
     everyday_weights([(name, f"{name.replace('_', ' ')} with a file") for name in _EVERYDAY])
     everyday_weights(
