@@ -43,7 +43,7 @@ class ServerMessageHandler(Protocol):
         """A notification or request of the server that belongs to no request."""
 
     def disconnected(self, link: "UpstreamLink") -> None:
-        """The connection to the server broke: nobody waits for responses to its requests any more."""
+        """The connection to the server broke: responses to its requests are not expected any more."""
         return
 
 

@@ -161,7 +161,7 @@ class Connection(ClientConnection):
                 upstreams.announcer.announce(message.method or "")
                 return
             if message.method == "notifications/progress":
-                return  # the server has no request with this token, but another one may
+                return  # the server has no request with this token, but a different server may
             seen = upstreams.server_requests.to_client(link, message)
             if seen is None:
                 return

@@ -549,7 +549,7 @@ class Upstreams(ServerMessageHandler):
             self.connection.forward(link, message)
 
     def disconnected(self, link: UpstreamLink) -> None:
-        """Withdraw the requests of a server that is gone: another process could take the responses for its own."""
+        """Withdraw the requests of a server that has ended: its next process must not get the responses."""
         if self.connection is not None and self.only is None:
             for notice in self.server_requests.withdraw_all(link):
                 self.connection.held.push(notice)
