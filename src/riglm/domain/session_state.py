@@ -97,6 +97,14 @@ class SessionState:
         """Return the tools that were used in the last `turns` turns, this one among them."""
         return {tool for tool, turn in self.used_in_turn.items() if self.turn - turn < turns}
 
+    def listed_names(self, *, is_shadow: bool) -> tuple[str, ...] | None:
+        """Return the names in the list that the client has, None before the first; in shadow mode it lists all."""
+        if self.has is not None:
+            return None if self.view is None else self.has.names
+        if self.view is None or self.shown is None:
+            return None
+        return self.view.candidates if is_shadow else self.shown
+
     def listed(self, names: tuple[str, ...]) -> None:
         """Note the list that was shown."""
         if self.shown is not None and self.shown != names:

@@ -213,19 +213,10 @@ class FilteringService:
     def listed(self, session: Session) -> frozenset[str]:
         """The names of the tools in the list that a session's client has."""
         state = self._states.of(session)
-        names = self._names_of(session, state)
+        names = state.listed_names(is_shadow=self._rules_of(session).is_shadow)
         if names is None:
             return frozenset()
         return state.view.candidate_set if state.view and names is state.view.candidates else frozenset(names)
-
-    def _names_of(self, session: Session, state: SessionState) -> tuple[str, ...] | None:
-        """Return the names in the list that a session's client has; None before the first."""
-        view = state.view
-        if view is None or (state.has is None and state.shown is None):
-            return None
-        if state.has is not None:
-            return state.has.names
-        return view.candidates if self._rules_of(session).is_shadow else state.shown
 
     def offered(self, session: Session) -> tuple[str, ...]:
         """Return the names of the meta-tools that a session is offered; none if planning fails."""
@@ -295,7 +286,8 @@ class FilteringService:
         try:
             state = self._states.of(session)
             if state.shown is not None:
-                is_listed = tool in (self._names_of(session, state) or ())
+                is_shadow = state.has is None and self._rules_of(session).is_shadow
+                is_listed = tool in (state.listed_names(is_shadow=is_shadow) or ())
             is_listed = is_listed or tool in state.suggested
             is_searched = tool in state.searched
         except Exception as error:  # noqa: BLE001  # fails open

@@ -81,7 +81,7 @@ class ListedTools:
 
     def input_schema(self, server: str, tool: str) -> Raw | None:
         """Return the raw `inputSchema` of a listed tool."""
-        return self.of(server).input_schema(tool)
+        return (self._joined.get(server) or self.of(server)).input_schema(tool)
 
     def _is_complete(self, server: str) -> bool:
         pages = self._pages.get(server, {})

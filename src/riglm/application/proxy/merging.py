@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -99,11 +100,14 @@ class _LastList(NamedTuple):
     listed: UpstreamList
 
 
+_result_of: Final = operator.attrgetter("result")
+
+
 def _are_equal(some: Sequence[Raw], others: Sequence[Raw]) -> bool:
     """Return True if raw results are equal; those that did not change are mostly the same objects."""
-    return len(some) == len(others) and all(
-        one is other or bytes(one) == bytes(other) for one, other in zip(some, others, strict=True)
-    )
+    if len(some) == len(others) and all(map(operator.is_, some, others)):
+        return True
+    return list(map(bytes, some)) == list(map(bytes, others))
 
 
 class MergedListCache:
@@ -121,7 +125,7 @@ class MergedListCache:
 
     def entries(self, method: str, server: str, pages: Sequence[Message]) -> Sequence[Raw]:
         """Return the entries of a server's pages, the same object if these are the pages that it sent last."""
-        results, last = tuple(page.result for page in pages), self._last.get((method, server))
+        results, last = tuple(map(_result_of, pages)), self._last.get((method, server))
         if last is None or not _are_equal(last.results, results):
             entries = list_entries(method, pages)
             last = self._last[method, server] = _LastList(results, entries, self.of_server(method, server, entries))
@@ -254,7 +258,7 @@ class Directory:
         A server's prefix says whose a name is even while its list is not known, or where it needs none; but what a
         name was cut from is only known by the list.
         """
-        found = self.joined(method).owners.get(name)
+        found = (self._joined.get(method) or self.joined(method)).owners.get(name)
         if found is not None:
             return found
         if method in NAMED and self._merged_lists.naming in _WITH_PREFIX:

@@ -172,8 +172,8 @@ class Upstreams(ServerMessageHandler):
         return bytes(schema) if schema else None
 
     def _take(self, request: Request, route: Route) -> "Outcome":
-        member = self.members[route.server]
-        if not self._takes_part(member):
+        member, negotiation = self.members[route.server], self.negotiation
+        if isinstance(negotiation, SeveralServersEra) and not negotiation.takes_part(member):
             request.failure = ErrorKind.UNAVAILABLE
             reason = f"upstream {route.server!r} supports only the handshake era"
             return failure(request.id, ErrorKind.UNAVAILABLE, reason)
@@ -438,7 +438,8 @@ class Upstreams(ServerMessageHandler):
         if request.method == LIST:
             request.catalog = self._catalog_of(joined)
             missing = request.catalog.missing
-            self._merged_lists.report_missing(missing)
+            if missing:
+                self._merged_lists.report_missing(missing)
             for words in self._new_absences() if self._can_log else ():
                 data = {"level": "warning", "logger": "riglm", "data": words}
                 request.sink.related(jsonrpc.notification("notifications/message", jsonrpc.encode(data)))
