@@ -192,13 +192,18 @@ def with_id(line: bytes, old: bytes, new: bytes, *, is_response: bool = False) -
         end = b',"id":%b}' % old
         if line.endswith(end) and line.count(b'"id"') == 1:
             return b'%b,"id":%b}' % (line[: -len(end)], new)
-    return _with_id_at_edge(line, new, is_response=is_response)
+    return _with_id_at_edge(line, old, new, is_response=is_response)
 
 
-def _with_id_at_edge(line: bytes, new: bytes, *, is_response: bool) -> bytes | None:
+_MAX_SEARCHED: Final = 1 << 13
+"""Maximum bytes of a response that is searched for further ids although it has one at its start."""
+
+
+def _with_id_at_edge(line: bytes, old: bytes, new: bytes, *, is_response: bool) -> bytes | None:
     """Do the same for any spacing and order of the members."""
     start, tail = _START.match(line[:EDGE]), max(0, len(line) - EDGE)
-    is_plain = is_response and start is not None and bool(start[1]) and not ID_AT_END.search(line[tail:])
+    has_id_at_start = start is not None and start[1] == old
+    is_plain = is_response and has_id_at_start and len(line) > _MAX_SEARCHED and not ID_AT_END.search(line[tail:])
     if not is_plain and (b"\\u00" in line or line.count(b'"id"') != 1):
         return None
     if start is not None and start[1]:

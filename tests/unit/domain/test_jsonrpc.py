@@ -331,3 +331,10 @@ def test_a_message_gets_another_id_however_long_it_is(line: str, text: str) -> N
         bytes(message.result),
     )
     assert jsonrpc.decode(changed.line).id == b'"new"'
+
+
+@pytest.mark.parametrize("padding", [b"", b" " * 20_000])
+def test_a_response_with_two_ids_gets_one_that_every_reader_takes(padding):
+    line = b'{"jsonrpc":"2.0","id":1,"more":1,"id":21,"result":{}%b}' % padding
+    changed = jsonrpc.decode(line).replace(id=b'"new"')
+    assert (changed.id, jsonrpc.decode(changed.line).id, changed.line.count(b'"id"')) == (b'"new"', b'"new"', 1)
