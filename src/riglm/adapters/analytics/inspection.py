@@ -45,8 +45,8 @@ def inspect_store(url: str, *, timeout: float) -> StoreStatus:
             about["free_bytes"] = _free(file.parent)
             if not file.exists():
                 return StoreStatus(schema=None, **about)
-            beside = [file.with_name(file.name + ending) for ending in ("", "-wal")]
-            about["size_bytes"] = sum(each.stat().st_size for each in beside if each.exists())
+            files = [file.with_name(file.name + ending) for ending in ("", "-wal")]
+            about["size_bytes"] = sum(each.stat().st_size for each in files if each.exists())
         with _engine(url, file, timeout) as engine, reading(engine, seconds=timeout) as connection:
             current = current_revision(connection)
             if file is None:

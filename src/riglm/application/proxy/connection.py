@@ -120,7 +120,7 @@ class Connection(ClientConnection):
                 headers=headers,
                 arrived=arrived,
             )
-            key = request.key = message.id if message.id.isdigit() else jsonrpc.id_key(message.id)
+            key = request.key = jsonrpc.id_key(message.id)
             if key not in self.requests:
                 self.requests[key] = request
                 self._proxy.handle(request)

@@ -301,8 +301,7 @@ class ChannelLink(ReconnectingLink, UpstreamLink):
         self._unanswered = 0
 
     def request(self, message: Message, reply: UpstreamRequest) -> None:
-        raw = message.id or b"null"
-        key = raw if raw.isdigit() else jsonrpc.id_key(raw)
+        key = jsonrpc.id_key(message.id or b"null")
         if key in self.pending.by_key:
             reply.replied(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, "Invalid request: the id is in use"), 400)
             return

@@ -16,6 +16,7 @@ _SWEEP_SECONDS: Final = 0.25
 _FOREVER: Final = float("inf")
 _PROBE_SECONDS: Final = 5.0
 _MAX_GIVEN_UP: Final = 100
+"""Number of requests that were given up last, whose late responses are recognized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A channel that many clients share: requests get ids of riglm."""
+"""Links of several clients over one channel, where their ids may be equal; modern clients always share one."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ class SharedChannel(ReconnectingLink):
     def request(self, message: Message, reply: UpstreamRequest) -> None:
         """Forward a request under its key."""
         given = message.id or b"null"
-        key = given if given.isdigit() else jsonrpc.id_key(given)
+        key = jsonrpc.id_key(given)
         if not reply.has_unique_id or key in self.pending.by_key:
             key = given = self.number()
         members = {} if given == message.id else {"id": key}
@@ -71,7 +71,10 @@ _SUBSCRIPTION: Final = ("_meta", protocol.META_SUBSCRIPTION)
 
 
 class SharedLink(SharedChannel, UpstreamLink):
-    """A request's key also names its subscription."""
+    """The link of all modern clients to a server, of which there is only one on stdio.
+
+    A request's key also names its subscription.
+    """
 
     def __init__(
         self,
