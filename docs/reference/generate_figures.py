@@ -89,22 +89,35 @@ def bars(series: Sequence[Series], top: float) -> Iterator[str]:
             yield f'<text class="small" text-anchor="middle" {place}>{value:g}</text>'
 
 
-_DOES = ("shows the few that fit", "finds all others", "runs every tool", "records, and learns")
+_SERVERS = {20: 30, 97: 50, 174: 40}
+"""The number of tools of each server, by its height in the picture."""
 
 
 def way_of_a_list() -> str:
-    """Where riglm stands, and what becomes of a list and a call."""
+    """Draw where riglm is, and what happens to a list and a call; the size of the list is that of the price table."""
+    catalog = sum(_SERVERS.values())
+    heading, *rows = table("how-to/price.md", "What was measured")
+    [listed] = [number(row[heading.index("first list")]) for row in rows if row[0] == str(catalog)]
     parts = [
-        *_box(16, 60, 150, 130, "Client", "asks for tools,", "calls one of them"),
-        *_box(270, 30, 200, 190, "riglm", *_DOES),
-        *_box(574, 20, 130, 56, "Server", "30 tools"),
-        *_box(574, 97, 130, 56, "Server", "45 tools"),
-        *_box(574, 174, 130, 56, "Server", "40 tools"),
-        *_arrow((166, 110), (264, 110), "tools/list: 15"),
-        *_arrow((166, 150), (264, 150), "tools/call"),
+        *_box(16, 60, 130, 130, "Client", "sends the list", "to its model"),
+        *_box(
+            300,
+            20,
+            170,
+            210,
+            "riglm",
+            f"knows {catalog} tools,",
+            "predicts, lists,",
+            "searches, calls,",
+            "records, learns",
+        ),
+        *(part for y, tools in _SERVERS.items() for part in _box(574, y, 130, 56, "Server", f"{tools} tools")),
+        *_arrow((300, 95), (152, 95), f"{listed:.0f} tools + search"),
+        *_arrow((146, 135), (294, 135), "tools/call"),
+        *_arrow((300, 165), (152, 165), "the server's result"),
         *(part for y in (48, 125, 202) for part in _arrow((470, 125), (568, y), "")),
     ]
-    return picture(250, parts, "riglm stands between a client and its servers")
+    return picture(250, parts, f"riglm lists {listed:.0f} of {catalog} tools and reaches all")
 
 
 def request_path() -> str:
