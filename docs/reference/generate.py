@@ -26,7 +26,7 @@ An environment variable sets any key, with `__` between the levels: `RIGLM_FILTE
 `RIGLM_MCPSERVERS__MY_DOCS__URL` (server names in any case, `_` for `-` and `.`). Lists are JSON or separated by commas,
 sections are JSON: `RIGLM_TIMEOUTS='{"call": 60}'`. `RIGLM_DATA_DIR` is the directory of the store and of the hash key.
 
-Each key is followed by its default and its other values, or by its type if it has no default.
+Below each key are its default and its other values, or its type if it has no default.
 """
 SERVER_NOTE = """
 `mcpServers` also accepts `serverUrl` and `httpUrl` for `url`, `environment` for `env`, `transport` for `type`, and the
@@ -46,15 +46,14 @@ def files() -> dict[Path, str]:
 
 def _markdown(schema: dict[str, Any]) -> str:
     definitions = schema["$defs"]
-    simple = {name: field for name, field in schema["properties"].items() if _section(field) is None}
-    parts = [HEAD, "## Top level\n", _keys(simple)]
+    parts = [HEAD, "## Top level\n", _keys(schema["properties"], ())]
     for name, field in schema["properties"].items():
         section = _section(field)
         if section is not None and name != "upstream":
             parts += _section_parts(definitions, section, (name,))
     server = definitions["ServerSettings"]
     parts += [f"## `upstream` and each entry of `mcpServers`\n\n{server['description']}\n{SERVER_NOTE}"]
-    parts.append(_keys(server["properties"]))
+    parts.append(_keys(server["properties"], ("upstream",)))
     return "\n".join(parts + _inner_sections(definitions, server, ("upstream",)))
 
 
@@ -62,7 +61,7 @@ def _section_parts(definitions: dict[str, Any], section: str, path: tuple[str, .
     """A section with those within it after it."""
     definition = definitions[section]
     heading = f"## `{'.'.join(path)}`\n\n{definition['description']}\n"
-    keys = _keys(definition["properties"], definition.get("required", ()))
+    keys = _keys(definition["properties"], path, definition.get("required", ()))
     return [heading, keys, *_inner_sections(definitions, definition, path)]
 
 
@@ -77,24 +76,25 @@ def _section(field: dict[str, Any]) -> str | None:
     return next((reference.rsplit("/", 1)[-1] for reference in references if reference), None)
 
 
-def _keys(fields: dict[str, Any], required: Container[str] = ()) -> str:
-    """A line for each key that is no section."""
-    lines = [
-        f"- **`{name}`** ({_values(field, is_required=name in required)}): {field.get('description', '')}\n"
+def _keys(fields: dict[str, Any], path: tuple[str, ...], required: Container[str] = ()) -> str:
+    """Return a heading with text for each key that is no section."""
+    keys = (
+        f"### `{'.'.join((*path, name))}`\n\n"
+        f"{_values(field, is_required=name in required)}. {field.get('description', '')}\n"
         for name, field in fields.items()
         if _section(field) is None
-    ]
-    return "".join(lines)
+    )
+    return "\n".join(keys)
 
 
 def _values(field: dict[str, Any], *, is_required: bool) -> str:
-    """The default, else the type; with the other choices of an enumeration."""
+    """Return the default, else the type; with the other choices of an enumeration."""
     default = field.get("default")
     choices = [choice for choice in _choices(field) if choice != default]
-    others = "".join(f", `{choice}`" for choice in choices)
+    others = ", ".join(f"`{choice}`" for choice in choices)
     if default not in (None, "", [], {}):
-        return f"`{default if choices else json.dumps(default)}`{others}"
-    kind = f"one of {others[2:]}" if others else _type(field)
+        return f"Default `{default if choices else json.dumps(default)}`" + (f"; also {others}" if others else "")
+    kind = f"One of {others}" if others else _type(field).capitalize()
     return f"{kind}, required" if is_required else kind
 
 

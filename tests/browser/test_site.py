@@ -1,24 +1,32 @@
-"""The site of the documents, in a browser."""
+"""The site of the documents, in a browser: from a disk, and from a server."""
 
 import functools
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from tests.browser.window import Window
 from tests.documents.site import built
 
+_WIDTH = 390
+_FOUND = "return document.querySelector('.md-search-result__list').innerText.toLowerCase()"
+
 
 class Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name that is overridden
-        """Nothing is said of a page that was fetched."""
+        """Write no log."""
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    site = built(tmp_path_factory)
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def server(site: Path) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -27,17 +35,31 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         thread.join()
 
 
-def test_reading_and_searching_the_site_asks_no_other_host(stranger: Window, address: str) -> None:
+def read_and_search(window: Window, address: str) -> None:
     for page in ("index", "how-it-predicts", "reference/configuration"):
-        stranger.open(f"http://{address}/{page}.html")
-    stranger.find("[data-md-component=search-query]")
-    stranger.run("document.querySelector('[data-md-component=search-query]').focus()")
-    stranger.press(*"spool")
-    stranger.until(
-        lambda: (
-            "spool" in stranger.run("return document.querySelector('.md-search-result__list').innerText.toLowerCase()")
-        ),
-        "the search finds what is written",
-    )
-    assert stranger.rate_limited_log() == []
-    assert stranger.hosts() == {address}
+        window.open(f"{address}/{page}.html")
+    window.find("[data-md-component=search-query]")
+    window.run("document.querySelector('[data-md-component=search-query]').focus()")
+    window.press(*"filtering.max_tools")
+    window.until(lambda: "filtering.max_tools" in window.run(_FOUND), "the search finds a key of the configuration")
+    assert window.rate_limited_log() == []
+
+
+def test_reading_and_searching_the_site_from_a_disk_asks_no_host(stranger: Window, site: Path) -> None:
+    read_and_search(stranger, site.as_uri())
+    assert stranger.hosts() == set()
+
+
+def test_reading_and_searching_the_site_asks_no_other_host(stranger: Window, server: str) -> None:
+    read_and_search(stranger, f"http://{server}")
+    assert stranger.hosts() == {server}
+
+
+def test_no_page_is_wider_than_a_phone(stranger: Window, site: Path) -> None:
+    stranger.size(_WIDTH, 844)
+    widths = {}
+    for page in sorted(site.rglob("*.html")):
+        stranger.open(page.as_uri())
+        widths[page.relative_to(site).as_posix()] = stranger.run("return document.documentElement.scrollWidth")
+    assert "reference/configuration.html" in widths
+    assert {page: width for page, width in widths.items() if width > _WIDTH} == {}
