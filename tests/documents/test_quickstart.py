@@ -5,14 +5,18 @@ import json
 import os
 import sys
 import time
+import urllib.request
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from tests.documents.page import ROOT, Page
 from tests.documents.typed import typed
+from tests.interaction.stage import Process
+from tests.started import free_port
 from tests.waiting import WAIT_SECONDS
 
 SHELLS = {"sh", "bash", "console", "shell"}
@@ -54,6 +58,30 @@ def test_all_that_the_quickstart_tells_to_type_works_in_its_order(tmp_path: Path
     assert "transcript" in told["riglm sessions"]
     assert "filtering.mode is now enforce" in told["riglm enforce"]
     assert client.read_bytes() == before
+
+
+def test_the_dashboard_shows_what_clients_record_and_starts_none_of_their_servers(tmp_path: Path) -> None:
+    home, port = tmp_path / "home", free_port()
+    client = _a_client(home)
+    environment = _environment(home, tmp_path) | {"RIGLM_CONTROL__PORT": str(port)}
+    assert typed("riglm init --yes", tmp_path, environment).code == 0
+    asyncio.run(_a_session(json.loads(client.read_bytes())["mcpServers"]["riglm"], environment))
+    guide = Page.read(ROOT / "docs" / "how-to" / "dashboard.md")
+    [command] = [code.text for code in guide.code() if code.language == "sh" and "--config" in code.text]
+    dashboard = Process(["bash", "-c", f"exec {command}"], environment, tmp_path / "stderr")
+    try:
+        dashboard.wait_for_port(port)
+        sessions, health = (_get(f"http://127.0.0.1:{port}{path}") for path in ("/sessions", "/health"))
+    finally:
+        dashboard.end()
+    assert [session["invocations"] for session in sessions["items"]] == [2]
+    assert {upstream["name"]: upstream["state"] for upstream in health["upstreams"]} == dict.fromkeys(SERVERS, "idle")
+
+
+def _get(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(url, timeout=_PATIENCE_S) as response:
+        found: dict[str, Any] = json.load(response)
+        return found
 
 
 def _a_client(home: Path) -> Path:
