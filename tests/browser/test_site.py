@@ -12,6 +12,10 @@ from tests.browser.window import Window
 from tests.documents.site import built
 
 _WIDTH = 390
+_WIDE = ("index", "comparison", "reference/configuration", "reference/commands", "reference/control-api",
+         "discussions/retrieval", "how-to/price", "how-to/many-processes")  # fmt: skip
+"""The pages with the widest tables, code and headings, and the first one."""
+
 _FOUND = "return document.querySelector('.md-search-result__list').innerText.toLowerCase()"
 
 
@@ -55,11 +59,8 @@ def test_reading_and_searching_the_site_asks_no_other_host(stranger: Window, ser
     assert stranger.hosts() == {server}
 
 
-def test_no_page_is_wider_than_a_phone(stranger: Window, site: Path) -> None:
+@pytest.mark.parametrize("page", _WIDE)
+def test_a_page_is_no_wider_than_a_phone(stranger: Window, site: Path, page: str) -> None:
     stranger.size(_WIDTH, 844)
-    widths = {}
-    for page in sorted(site.rglob("*.html")):
-        stranger.open(page.as_uri())
-        widths[page.relative_to(site).as_posix()] = stranger.run("return document.documentElement.scrollWidth")
-    assert "reference/configuration.html" in widths
-    assert {page: width for page, width in widths.items() if width > _WIDTH} == {}
+    stranger.open((site / page).with_suffix(".html").as_uri())
+    assert stranger.run("return document.documentElement.scrollWidth") <= _WIDTH
