@@ -58,7 +58,7 @@ def test_what_clients_load_in_the_readme_is_what_was_measured() -> None:
 
 
 def test_the_searches_saved_in_the_readme_are_the_measured_ones() -> None:
-    found = re.search(r"With (\d+) tools this saves ([\d.]+) of ([\d.]+) model requests", TEXT)
+    found = re.search(r"with (\d+) tools, this saves ([\d.]+) of ([\d.]+) model requests", TEXT)
     assert found
     heads, _, search, claude, *_ = rows(PRICES, "client")
     column = heads.index(f"{found[1]} tools")
