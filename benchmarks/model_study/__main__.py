@@ -1,0 +1,153 @@
+"""Does a model call the right tool with riglm's list, and does it search for the tools that the list hides?
+
+    python -m benchmarks.model_study --base-url URL --model NAME [--tasks N] [--arms ARM ...] [--json] [options]
+
+Tasks of public data sets are given to a model behind an API that is compatible with OpenAI's (`OPENAI_API_KEY`), each
+in four arms: with all tools (`all tools`), with riglm's list and search (`riglm`), with a client's own tool search
+(`search only`, emulated), and with the same search and riglm's preload hints (`riglm's hints`). riglm runs as a client
+starts it, in a process for each task, after it has recorded sessions of other templates. A trial ends with a call of a
+right tool, without a call, or after three requests.
+
+first right: share of tasks whose first call, without searches, is right; right: within three requests; hidden: share of
+tasks whose right tools are not in the first list; searched: share of these with a search; looked up: share of these
+with a search or with a guessed name that riglm answered with the tools that it matches. Intervals are of 95 %, and
+differences are to the first arm on the same tasks. An interrupted study goes on with the same command. Without a model
+it says so and ends with code 0. DIR is `RIGLM_EVAL_DATA`, by default `../shared/data`.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from openai import APIConnectionError, AsyncOpenAI, OpenAIError
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.evaluation.dataset import DatasetError
+from benchmarks.model_study.conversation import StudyModel
+from benchmarks.model_study.hosts import Arm, StudyHosts
+from benchmarks.model_study.results import Results, ResultsError, summarize
+from benchmarks.model_study.tasks import StudyData, StudyTask, read_study_data
+from benchmarks.process import StartFailed
+from riglm.cli.output import progress
+
+_TIMEOUT: Final = 600.0
+_COLUMNS: Final = {
+    "first_right": "first right, %",
+    "right": "right, %",
+    "hidden": "hidden, %",
+    "searched_when_hidden": "searched, %",
+    "looked_up_when_hidden": "looked up, %",
+    "tokens": "tokens",
+    "requests": "requests",
+    "seconds": "seconds",
+}
+
+
+async def run_study(given: argparse.Namespace, data: StudyData, results: Results) -> None:
+    """Run the trials that are missing in the results.
+
+    Raises:
+        OpenAIError: the server of the model failed.
+        StartFailed: riglm did not start.
+    """
+    hosts = StudyHosts(data.catalog, given.results)
+    done = results.done
+    arms = [Arm(name) for name in given.arms]
+    if {Arm.RIGLM, Arm.HINTS}.intersection(arms):
+        await hosts.learn(data.learned)
+    missing = [(task, arm) for task in data.tasks for arm in arms if (task.id, arm.value) not in done]
+    free = asyncio.Semaphore(given.at_once)
+    key = os.environ.get("OPENAI_API_KEY", "none")
+
+    async def run(task: StudyTask, arm: Arm) -> None:
+        async with free, hosts.open(arm) as host:
+            results.add((await model.run(task, arm, host)).to_row())
+        advance(1)
+
+    async with AsyncOpenAI(base_url=given.base_url, api_key=key, timeout=_TIMEOUT) as client:
+        model = StudyModel(
+            client=client,
+            name=given.model,
+            seed=given.seed,
+            max_tokens=given.max_tokens,
+            catalog=frozenset(tool["name"] for tool in data.catalog),
+        )
+        with progress("trials", len(missing)) as advance:
+            async with asyncio.TaskGroup() as group:
+                for task, arm in missing:
+                    group.create_task(run(task, arm))
+
+
+def _print_table(figures: Sequence[dict[str, Any]]) -> None:
+    table = Table("arm", "tasks", *_COLUMNS.values(), title="means per task, with intervals of 95 %")
+    for row in figures:
+        table.add_row(row["arm"], str(row["tasks"]), *(_cell(row[name]) for name in _COLUMNS))
+        if "difference" in row:
+            table.add_row("  difference", "", *(_cell(row["difference"].get(name)) for name in _COLUMNS), style="dim")
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _cell(figure: dict[str, float] | None) -> str:
+    return "" if figure is None else "{mean:,.1f} [{low:,.1f}, {high:,.1f}]".format_map(figure)
+
+
+def _study(given: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Run the study and return its configuration and its figures."""
+    data = read_study_data(given.data, max_tools=given.tools, max_tasks=given.tasks, seed=given.seed)
+    catalog = hashlib.sha256(json.dumps(data.catalog).encode()).hexdigest()
+    study = {"model": given.model, "seed": given.seed, "max_tokens": given.max_tokens, "catalog": catalog}
+    given.results.mkdir(parents=True, exist_ok=True)
+    results = Results(given.results / "trials.jsonl", study)
+    asyncio.run(run_study(given, data, results))
+    return study, list(summarize(results.trials, given.arms, seed=given.seed))
+
+
+def _leaves(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in errors.exceptions:
+        yield from _leaves(error) if isinstance(error, BaseExceptionGroup) else (error,)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base-url", metavar="URL", default=os.environ.get("OPENAI_BASE_URL"), help="of the API")
+    parser.add_argument("--model", metavar="NAME", help="name of the model at this API")
+    parser.add_argument("--tasks", type=int, default=200, metavar="N", help="number of tasks (default: 200)")
+    parser.add_argument("--tools", type=int, default=100, metavar="N", help="maximum number of tools (default: 100)")
+    parser.add_argument("--arms", nargs="+", choices=[arm.value for arm in Arm], default=[arm.value for arm in Arm])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--max-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="trials at a time (default: 1)")
+    parser.add_argument("--results", type=Path, default=Path(".cache/model-study"), metavar="DIR")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data")))
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    given = parser.parse_args(arguments)
+    if not given.base_url or not given.model:
+        print("no study: there is no model — fix: name one with --base-url and --model")
+        return 0
+    figures: list[dict[str, Any]] = []
+    trouble = ""
+    try:
+        study, figures = _study(given)
+    except* APIConnectionError:
+        trouble = f"{given.base_url} cannot be reached — fix: start the server of the model, or correct --base-url"
+    except* (DatasetError, ResultsError, StartFailed, OpenAIError) as errors:
+        trouble = str(next(iter(_leaves(errors))))
+    if trouble:
+        print(trouble, file=sys.stderr)
+        return 2
+    if given.json:
+        print(json.dumps({"study": study, "arms": figures}, indent=1))
+    else:
+        _print_table(figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""One task given to a model: its requests, the calls that it makes, and what counts of them."""
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+from openai import AsyncOpenAI
+
+from benchmarks.model_study.hosts import SEARCHES, Arm, Definition, StudyHost
+from benchmarks.model_study.tasks import StudyTask
+from riglm.application.tool_lists.list_writer import CALL_TOOL
+
+MAX_REQUESTS: Final = 3
+"""Requests to the model for one task."""
+
+_INSTRUCTIONS: Final = "You are an agent. Use your tools to do what the user wants. Call one tool at a time."
+_NAME: Final = re.compile(r'"name"\s*:\s*"([^"]+)"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What a model did with one task in one arm.
+
+    `is_hidden` is True if no right tool was in the first list. `guesses` are calls by call_tool of a name that no tool
+    has, which riglm answers with the tools that the name matches. `first_right` is None if the model called no tool but
+    searches. `tokens` are those of all prompts and answers, of which `cached_tokens` were read from a prompt cache.
+    """
+
+    task: str
+    group: str
+    arm: str
+    listed: int
+    is_hidden: bool
+    searches: int
+    guesses: int
+    first_right: bool | None
+    right: bool
+    requests: int
+    tokens: int
+    cached_tokens: int
+    seconds: float
+    calls: tuple[str, ...]
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the trial as a JSON object."""
+        return asdict(self)
+
+
+class ModelCall(NamedTuple):
+    """A tool call of a model. `arguments` is empty if they are no JSON object, as after the limit of tokens."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyModel:
+    """A model behind an API compatible with OpenAI's chat completions."""
+
+    client: AsyncOpenAI
+    name: str
+    seed: int
+    max_tokens: int
+    catalog: frozenset[str]
+    """Names of all tools."""
+
+    async def run(self, task: StudyTask, arm: Arm, host: StudyHost) -> Trial:
+        """Ask for one task until a right tool is called, no tool is called, or `MAX_REQUESTS` were sent.
+
+        Raises:
+            openai.OpenAIError: the server cannot be reached or refuses the request.
+        """
+        instructions = "\n\n".join(filter(None, (_INSTRUCTIONS, host.note)))
+        messages: list[Any] = [{"role": "system", "content": instructions}, {"role": "user", "content": task.text}]
+        listed = {each["name"] for each in host.definitions}
+        called: list[str] = []
+        searches = guesses = requests = tokens = cached = 0
+        first_right: bool | None = None
+        right = False
+        started = time.monotonic()
+        while requests < MAX_REQUESTS and not right:
+            answer = await self.client.chat.completions.create(
+                model=self.name,
+                messages=messages,
+                tools=[_to_function(each) for each in host.definitions],
+                temperature=0,
+                seed=self.seed,
+                max_tokens=self.max_tokens,
+            )
+            requests += 1
+            if answer.usage is not None:
+                tokens += answer.usage.total_tokens
+                details = answer.usage.prompt_tokens_details
+                cached += (details and details.cached_tokens) or 0
+            calls = read_calls(answer.choices[0].message)
+            if not calls:
+                break
+            messages.append(_to_message(calls, requests))
+            for place, call in enumerate(calls):
+                reached = _reached(call, host.definitions)
+                called.append(call.name if reached == call.name else f"{call.name} {reached}")
+                if call.name in SEARCHES:
+                    searches += 1
+                elif call.name == CALL_TOOL and reached not in self.catalog:
+                    guesses += 1
+                else:
+                    is_right = reached in task.right
+                    first_right = is_right if first_right is None else first_right
+                    right = right or is_right
+                result = await host.call(call.name, call.arguments)
+                messages.append({"role": "tool", "tool_call_id": _call_id(requests, place), "content": result})
+        return Trial(
+            task=task.id,
+            group=task.group,
+            arm=arm.value,
+            listed=len(listed),
+            is_hidden=not task.right & listed,
+            searches=searches,
+            guesses=guesses,
+            first_right=first_right,
+            right=right,
+            requests=requests,
+            tokens=tokens,
+            cached_tokens=cached,
+            seconds=round(time.monotonic() - started, 2),
+            calls=tuple(called),
+        )
+
+
+def _reached(call: ModelCall, definitions: Sequence[Definition]) -> str:
+    """Return the tool that a call reaches, empty if the client refuses its name."""
+    if call.name not in {each["name"] for each in definitions}:
+        return ""
+    return str(call.arguments.get("name", "")) if call.name == CALL_TOOL else call.name
+
+
+def read_calls(message: Any) -> list[ModelCall]:
+    """Return the tool calls of a message: those of the API, else the one that a model wrote as JSON in its text.
+
+    Small models leave out the marks around calls, so that servers return them as text. A call that the limit of tokens
+    cuts off has its name, and the one that it gives to call_tool.
+    """
+    if message.tool_calls:
+        return [ModelCall(each.function.name, _read_object(each.function.arguments)) for each in message.tool_calls]
+    text = message.content or ""
+    for found in _objects(text):
+        arguments = found.get("arguments", found.get("parameters", {}))
+        if isinstance(found.get("name"), str):
+            return [ModelCall(found["name"], arguments if isinstance(arguments, dict) else {})]
+    name, *inner = _NAME.findall(text) or ("",)
+    return [ModelCall(name, {"name": inner[0]} if inner else {})] if name else []
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the outermost JSON objects in a text."""
+    end = 0
+    for start in (match.start() for match in re.finditer(r"\{", text)):
+        if start < end:
+            continue
+        try:
+            found, end = json.JSONDecoder().raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        yield found
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _to_function(definition: Definition) -> Any:
+    function = {"name": definition["name"], "description": definition.get("description") or ""}
+    return {"type": "function", "function": function | {"parameters": definition["inputSchema"]}}
+
+
+def _to_message(calls: Sequence[ModelCall], request: int) -> Any:
+    functions = [{"name": call.name, "arguments": json.dumps(call.arguments)} for call in calls]
+    numbered = [
+        {"id": _call_id(request, place), "type": "function", "function": function}
+        for place, function in enumerate(functions)
+    ]
+    return {"role": "assistant", "content": "", "tool_calls": numbered}
+
+
+def _call_id(request: int, place: int) -> str:
+    return f"call_{request}_{place}"
