@@ -7,6 +7,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.browser.accessibility import find_violations
 from tests.browser.window import Window
 from tests.documents.site import built
 
@@ -25,6 +26,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_start_page_and_configuration_reference_are_accessible(stranger: Window, address: str, scheme: str) -> None:
+    stranger.prefer(scheme)
+    for page in ("index", "reference/configuration"):
+        stranger.open(f"http://{address}/{page}.html")
+        assert find_violations(stranger, scheme) == [], page
 
 
 def test_reading_and_searching_the_site_asks_no_other_host(stranger: Window, address: str) -> None:
