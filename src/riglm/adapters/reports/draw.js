@@ -18,12 +18,12 @@ const price = (ratio) => (ratio === null ? "–" : ratio.toFixed(2));
 const share = (value) => (value === null || value === undefined ? "–" : `${one(value)} %`);
 const range = (ends) => (ends ? `${ends[0].toFixed(0)} to ${ends[1].toFixed(0)} %` : "–");
 
-/** A table; a column is [title, how a row's cell is made, whether it is a number]. */
+/** A table that scrolls on a narrow screen; a column is [title, how a row's cell is made, whether it is a number]. */
 function table(columns, rows, classOf = () => "") {
   const cell = (tag, text, number) => h(tag, { class: number ? "number" : "name", ...(tag === "th" ? { scope: "col" } : {}) }, String(text));
   const head = h("tr", {}, columns.map(([title, , number]) => cell("th", title, number)));
   const body = rows.map((row) => h("tr", { class: classOf(row) }, columns.map(([, of, number]) => cell("td", of(row), number))));
-  return h("table", {}, h("thead", {}, head), h("tbody", {}, body));
+  return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, head), h("tbody", {}, body)));
 }
 
 /** A text of riglm, whose commands and settings are between backticks. */
