@@ -112,9 +112,9 @@ class _Camera:
 def _take_new(directory: Path, camera: _Camera) -> None:
     """Take the dashboard before the first client, and after its first session."""
     with started(directory, configuration(directory)) as riglm:
-        camera.take(riglm.control, (), (Picture("empty-overview", "/#/", "No client has connected yet"),))
+        camera.take(riglm.control, (), (Picture("empty-overview", "/#/", "no session is recorded"),))
         asyncio.run(_first_session(riglm))
-        camera.take(riglm.control, (), (Picture("new-overview", "/#/", "Too early to say", height=2000),))
+        camera.take(riglm.control, (), (Picture("new-overview", "/#/", "No verdict yet: it takes", height=2000),))
 
 
 async def _first_session(riglm: Started) -> None:

@@ -1,17 +1,18 @@
 """One browser and one riglm for all tests of the dashboard."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.browser.served import WRITE_TOKEN, Served, served
+from tests.browser.served import WRITE_TOKEN, Served, a_past, served
 from tests.browser.window import NoBrowser, Window, window
 
 
 @pytest.fixture(scope="session")
 def riglm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("served")) as found:
+    with served(tmp_path_factory.mktemp("served"), list(a_past(time.time()))) as found:
         yield found
 
 

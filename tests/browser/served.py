@@ -4,15 +4,15 @@ import contextlib
 import json
 import os
 import sys
-import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mcp import Client
+from mcp.types import Implementation
 
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.domain.invocation import DiscoveryMethod
@@ -54,19 +54,20 @@ class Served:
             pass
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
+    async def client(self, name: str = "mcp") -> AsyncIterator[Client]:
         """A client of the handshake era, whose lists may change."""
-        async with Client(self.mcp, mode="legacy", read_timeout_seconds=20) as client:
+        about = Implementation(name=name, version="1")
+        async with Client(self.mcp, mode="legacy", read_timeout_seconds=20, client_info=about) as client:
             yield client
 
 
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[Served]:
-    """`riglm serve` with the control API and tokens, over a store in which there is something."""
+def served(folder: Path, past: Sequence[Record] = ()) -> Iterator[Served]:
+    """`riglm serve` with the control API and tokens, over a store with these records."""
     data = folder / "data"
     data.mkdir()
     with SqlAnalytics(f"sqlite:///{data / 'riglm.db'}") as store:
-        store.record_many(list(_a_past(time.time())))
+        store.record_many(past)
     definitions = [
         {"name": name, "description": f"{name}, as one does", "inputSchema": {"type": "object"}} for name in TOOLS
     ]
@@ -91,7 +92,7 @@ def served(folder: Path) -> Iterator[Served]:
         process.end()
 
 
-def _a_past(now: float) -> Iterator[Record]:
+def a_past(now: float) -> Iterator[Record]:
     """Some sessions of the last hours, most of which used the same few tools, and a tool that changed."""
     changed = b'{"name":"read","description":"Reads a file.\\u200b"}'
     yield a_tool_pin(server="elsewhere", name=HOSTILE, seen_digest="b" * 64, seen=changed, seen_at=now - 60)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.browser.accessibility import find_violations
 from tests.browser.window import Window
 from tests.integration.oauth import sites
 from tests.integration.oauth_home import Home, add
@@ -31,5 +32,6 @@ async def test_login_opens_the_page_and_a_click_there_signs_in(home, browser: Wi
         browser.open(url)
         browser.click("button")
         browser.until(lambda: "Signed in. You can close this page" in browser.text(), "the sign-in ends")
+        assert find_violations(browser) == []
     async with home.client() as client:
         assert await add(client) == "2"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.accessibility import find_violations
 from tests.browser.window import Window
 from tests.documents.site import built
 
@@ -37,6 +38,14 @@ def server(site: Path) -> Iterator[str]:
         yield f"127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_start_page_and_configuration_reference_are_accessible(stranger: Window, site: Path, scheme: str) -> None:
+    stranger.prefer(scheme)
+    for page in ("index.html", "reference/configuration.html"):
+        stranger.open((site / page).as_uri())
+        assert find_violations(stranger, scheme) == [], page
 
 
 def read_and_search(window: Window, address: str) -> None:

@@ -189,6 +189,7 @@ def window() -> Iterator[Window]:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         chrome = Chrome(options=options, service=Service(driver, popen_kw={"preexec_fn": die_with_the_starter}))
+        chrome.set_script_timeout(PATIENCE_SECONDS)
         try:
             yield Window(chrome)
         finally:

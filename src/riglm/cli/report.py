@@ -18,7 +18,7 @@ from riglm.adapters.control.dashboard import ASSETS
 from riglm.adapters.reports import page
 from riglm.application.prediction.prediction_settings import Strategy
 from riglm.application.reports.figures import Observations, read_figures
-from riglm.application.reports.report import build_report, cost_rows, recorded_figures
+from riglm.application.reports.report import build_report, cost_rows, format_range, recorded_figures
 from riglm.application.reports.session_replay import ReplayedHistory, replay_history
 from riglm.cli import output
 from riglm.cli.store_access import DatabaseOption, find_store, settings_in_use
@@ -257,7 +257,6 @@ def _build_report(
 
     until = time.time()
     history, record, stored, definitions = _ask_store(read, settings, db, since) or ((), Observations(), 0, {})
-    used = record.usage.listed_sessions + record.usage.unlisted_sessions
     judged = sum(session.started_at >= since and bool(session.tools_available) for session in history)
     found = build_report(
         settings,
@@ -265,7 +264,7 @@ def _build_report(
         replay_by_strategy(history, definitions, kinds, settings, since) if history else {},
         _format_day,
         stored=stored,
-        skipped=0 if limit else max(0, used - judged),
+        skipped=0 if limit else max(0, record.usage.used_sessions - judged),
         since=since,
         until=until,
     )
@@ -313,7 +312,7 @@ def _render_report(found: dict[str, Any], most_tools: int) -> Sequence[Renderabl
         return parts
     for mode, title in _RECORDED.items():
         if found["record"][mode] is not None:
-            parts += (_render_recorded(found["record"][mode], title, searched=mode == "enforce"), "")
+            parts += (_render_recorded(found["record"][mode]["facts"], title), "")
     if found["days"]:
         parts += (_render_days(found["days"], found["replayed_with"]), "")
     return [*parts, *_render_strategies(found), *_render_tools(found["tools"], most_tools), found["explanation"]]
@@ -355,26 +354,7 @@ def _render_bill(bill: dict[str, Any]) -> list[RenderableType]:
     return [*([output.create_table(title, (*columns, "cached"), rows)] if rows else []), bill["text"], ""]
 
 
-def _render_recorded(its: dict[str, Any], title: str, *, searched: bool) -> Table:
-    cost, interval = its["cost"], its["hit_rate_interval"]
-    missed = format_count(its["missed"], "call")
-    if its["missed"]:
-        missed += f", {its['found_by_search']:,} found by search" if searched else ": one search more for each"
-    new_rate = _or_dash(its["new_hit_rate"], ".1f", " %")
-    listed, available = (_or_dash(its[name], ".1f") for name in ("mean_list", "mean_available"))
-    facts = {
-        "price, with every request counted": f"{_or_dash(cost['price'], '.2f')} of no proxy, "
-        f"{_or_dash(cost['price_of_search'], '.2f')} of the host's tool search "
-        f"({format_count(cost['sessions'], 'session')})",
-        "sessions, lists": f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)",
-        "hit rate": f"{_or_dash(its['hit_rate'], '.1f', ' %')} of {its['calls']:,} ({_format_range(interval)})",
-        "the same for tools new to the session": f"{new_rate} of {its['new_calls']:,}",
-        "tools in the list at a call": f"{listed} of {available}",
-        "missed": missed,
-        "tokens, each list sent once": f"{its['tokens_hidden']:,} hidden - {its['tokens_meta_tools']:,} meta-tools - "
-        f"{its['tokens_resent']:,} re-sent = {its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list",
-        "surfaces": ", ".join(f"{count:,} {name or 'none'}" for name, count in its["surfaces"].items()),
-    }
+def _render_recorded(facts: Mapping[str, str], title: str) -> Table:
     table = _create_plain_table(title)
     table.show_header = False
     table.add_column(style="dim")
@@ -398,7 +378,7 @@ def _render_days(days: Sequence[dict[str, Any]], strategy: str) -> Table:
             f"{day['calls']:,}",
             ProgressBar(100, day["hit_rate"] or 0, width=_BAR_COLUMNS),
             _or_dash(day["hit_rate"], ".1f"),
-            _format_range(day["hit_rate_interval"]),
+            format_range(day["hit_rate_interval"]),
             ProgressBar(longest, day["mean_list"] or 0, width=_BAR_COLUMNS // 2),
             _or_dash(day["mean_list"], ",.1f"),
             f"{recorded['tokens_net']:+,}" if recorded["lists"] else "-",
@@ -417,9 +397,9 @@ def _render_strategies(found: dict[str, Any]) -> list[RenderableType]:
             _or_dash(one["requests"]),
             one["calls"],
             _or_dash(one["hit_rate"]),
-            _format_range(one["hit_rate_interval"]),
+            format_range(one["hit_rate_interval"]),
             _or_dash(one["new_hit_rate"]),
-            _format_range(one["new_hit_rate_interval"]),
+            format_range(one["new_hit_rate_interval"]),
             _or_dash(one["mean_list"]),
         )
         for one in found["strategies"]
@@ -460,7 +440,3 @@ def _or_dash(number: float | None, form: str = "", unit: str = "") -> Any:
     if number is None:
         return "-"
     return f"{number:{form}}{unit}" if form else number
-
-
-def _format_range(interval: Sequence[float] | None) -> str:
-    return "-" if interval is None else f"{interval[0]:.0f} to {interval[1]:.0f} %"

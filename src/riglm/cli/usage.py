@@ -18,6 +18,7 @@ from riglm.application.reports.figures import (
     read_figures,
     tool_statistics,
 )
+from riglm.application.reports.report import judge_figures
 from riglm.cli import output
 from riglm.cli.store_access import find_store, settings_in_use
 from riglm.domain.cooccurrence import Cooccurrence
@@ -119,7 +120,8 @@ def stats(
     settings = settings_in_use(config)
     store = find_store(settings)
     if store is None:
-        output.print_json(_summarize_figures(Observations(), ())) if as_json else typer.echo(output.NOTHING_RECORDED)
+        found = _summarize_figures(Observations(), settings, 0, ())
+        output.print_json(found) if as_json else typer.echo(found["verdict"]["text"])
         return
     with store:
         found = _read_stats(store, settings)
@@ -142,22 +144,26 @@ def _watch_stats(store: AnalyticsPort, settings: Settings, found: dict[str, Any]
 
 
 def _read_stats(store: AnalyticsPort, settings: Settings) -> dict[str, Any]:
-    if store.count_sessions()[1] <= MAX_SESSIONS:  # of more, maintenance does it
+    stored = store.count_sessions()[1]
+    if stored <= MAX_SESSIONS:  # of more, maintenance does it
         store.refresh_cooccurrences(time.time())
     figures = _read_figures(store, settings)
-    return _summarize_figures(figures, store.get_cooccurrences(sorted(figures.usage.known)))
+    return _summarize_figures(figures, settings, stored, store.get_cooccurrences(sorted(figures.usage.known)))
 
 
 def _read_figures(store: AnalyticsPort, settings: Settings) -> Observations:
     return read_figures(store, settings.prices.prices())
 
 
-def _summarize_figures(figures: Observations, pairs: Sequence[Cooccurrence]) -> dict[str, Any]:
+def _summarize_figures(
+    figures: Observations, settings: Settings, stored: int, pairs: Sequence[Cooccurrence]
+) -> dict[str, Any]:
     """Return the figures for JSON output; shares are None if there is nothing to share."""
     usage, uses, lists = figures.usage, hit_figures(figures.now.judged), list_figures(figures.lists)
     judged = uses["hits"] + uses["missed"]
     by_mode = {mode: figures.of(mode) for mode in sorted({each.mode for each in figures.lists})}
     return {
+        "verdict": judge_figures(figures, settings.filtering, stored=stored).model_dump(),
         "sessions": usage.sessions,
         "calls": usage.calls,
         "failed_calls": usage.failures,
@@ -187,11 +193,11 @@ def _summarize_figures(figures: Observations, pairs: Sequence[Cooccurrence]) -> 
 def _render_stats(found: dict[str, Any], stored: int) -> Group:
     prices = (_format_price(row["mode"], row["priced"], row["tokens_net"]) for row in found["exposures"])
     of = f"the latest {found['sessions']:,} of {stored:,} sessions" if stored > MAX_SESSIONS else "all sessions"
-    numbers = {name: value for name, value in found.items() if not isinstance(value, list | str)}
+    numbers = {name: value for name, value in found.items() if not isinstance(value, list | dict | str)}
     rows = [
         (_TITLES.get(name, name.replace("_", " ")), "-" if value is None else value) for name, value in numbers.items()
     ]
-    parts: list[RenderableType] = [line for line in prices if line]
+    parts: list[RenderableType] = [found["verdict"]["text"], *(line for line in prices if line)]
     parts.append(output.create_table(f"Recorded in {of}", ("what", "number"), rows))
     if found["exposures"]:
         lists = [[row[name] for name in _LIST_COLUMNS] for row in found["exposures"]]

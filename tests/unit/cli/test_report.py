@@ -87,7 +87,7 @@ def test_one_session_in_shadow_mode_decides_nothing_however_many_calls_it_had(re
     report = json.loads(recorded([*off, shadow, short, *calls])("report", "--predictor", "frequency", "--json"))
     reasons = {reason["name"]: reason for reason in report["verdict"]["reasons"]}
     assert report["record"]["shadow"]["hit_rate"] == 0
-    assert (reasons["sessions"]["met"], reasons["price"]["met"]) == (True, None)
+    assert (reasons["sessions"]["met"], reasons["price"]["met"]) == (False, None)
 
 
 def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_tools(recorded, monkeypatch):
@@ -118,14 +118,14 @@ def test_a_fresh_store_gives_a_message_that_helps(recorded, tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
-    assert "Nothing is recorded yet" in page.read_text()
+    assert "No verdict yet: no session is recorded." in page.read_text()
 
 
 def test_sessions_that_were_shown_no_list_are_history_and_nothing_to_judge(recorded):
     session = a_session(method=IdentificationMethod.CONNECTION, started_at=1.0)
     report = json.loads(recorded([session, an_invocation(session, "read")])("report", "--json"))
     assert report["verdict"]["code"] == "empty"
-    assert "1 session used a tool without one" in report["verdict"]["text"]
+    assert "1 session used a tool without a complete list" in report["verdict"]["text"]
 
 
 def test_the_page_stands_alone_and_no_name_in_it_becomes_markup(recorded, tmp_path):

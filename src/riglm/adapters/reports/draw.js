@@ -18,26 +18,29 @@ const price = (ratio) => (ratio === null ? "–" : ratio.toFixed(2));
 const share = (value) => (value === null || value === undefined ? "–" : `${one(value)} %`);
 const range = (ends) => (ends ? `${ends[0].toFixed(0)} to ${ends[1].toFixed(0)} %` : "–");
 
-/** A table; a column is [title, how a row's cell is made, whether it is a number]. */
+/** A table that scrolls on a narrow screen; a column is [title, how a row's cell is made, whether it is a number]. */
 function table(columns, rows, classOf = () => "") {
   const cell = (tag, text, number) => h(tag, { class: number ? "number" : "name", ...(tag === "th" ? { scope: "col" } : {}) }, String(text));
   const head = h("tr", {}, columns.map(([title, , number]) => cell("th", title, number)));
   const body = rows.map((row) => h("tr", { class: classOf(row) }, columns.map(([, of, number]) => cell("td", of(row), number))));
-  return h("table", {}, h("thead", {}, head), h("tbody", {}, body));
+  return h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, head), h("tbody", {}, body)));
 }
+
+/** A text of riglm, whose commands and settings are between backticks. */
+const prose = (text) => text.split("`").map((part, place) => (place % 2 ? h("code", {}, part) : part));
 
 const section = (title, ...content) => h("section", {}, h("h2", {}, title), ...content);
 
 function verdict() {
   const { rules } = report;
   const kinds = new Map([[true, "met"], [false, "unmet"], [null, "open"]]);
-  const reasons = report.verdict.reasons.map((reason) => h("li", { class: kinds.get(reason.met) }, reason.text));
+  const reasons = report.verdict.reasons.map((reason) => h("li", { class: kinds.get(reason.met) }, prose(reason.text)));
   const share = rules.coverage === null ? "" : ` for ${Math.round(100 * rules.coverage)} % of the calls`;
   const goal = `${rules.min_tools} to ${rules.max_tools} tools${share}`;
   return h(
     "section",
     {},
-    h("p", { class: "verdict", id: "verdict" }, report.verdict.text),
+    h("p", { class: "verdict", id: "verdict" }, prose(report.verdict.text)),
     report.headline.map((line) => h("p", {}, line)),
     h("ul", {}, reasons),
     h("p", { class: "soft" }, `filtering.mode ${rules.mode}, strategy ${rules.strategy}, ${goal}`),
@@ -45,26 +48,15 @@ function verdict() {
 }
 
 function recorded(mode, title) {
-  const its = report.record[mode];
-  if (!its) return [];
-  const found = mode === "enforce" ? `, ${whole(its.found_by_search)} found by search` : ": one search more for each";
-  const { cost } = its;
-  const facts = [
-    ["price, with every request counted", `${price(cost.price)} of no proxy, ${price(cost.price_of_search)} of the host's tool search (${counted(cost.sessions, "session")})`],
-    ["sessions, lists", `${whole(its.sessions)}, ${whole(its.lists)} (${whole(its.changes)} replaced a list)`],
-    ["hit rate", `${share(its.hit_rate)} of ${whole(its.calls)} (${range(its.hit_rate_interval)})`],
-    ["the same for tools new to the session", `${share(its.new_hit_rate)} of ${whole(its.new_calls)}`],
-    ["tools in the list at a call", `${one(its.mean_list)} of ${one(its.mean_available)}`],
-    ["missed", `${counted(its.missed, "call")}${its.missed ? found : ""}`],
-    ["tokens, each list sent once", `${whole(its.tokens_hidden)} hidden − ${whole(its.tokens_meta_tools)} meta-tools − ${whole(its.tokens_resent)} re-sent = ${whole(its.tokens_net)} net`],
-    ["net for a list", `${whole(its.net_per_list)} tokens`],
-  ];
+  if (!report.record[mode]) return [];
+  const facts = Object.entries(report.record[mode].facts);
   const rows = facts.map(([name, text]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, text)));
   return [section(title, h("table", { class: "facts" }, h("tbody", {}, rows)))];
 }
 
 function bill() {
   const { clients, text } = report.bill;
+  if (clients.length === 0 && report.verdict.code === "empty") return [];
   const columns = [
     ["client", (one) => one.client],
     ["sessions", (one) => whole(one.sessions), true],
@@ -75,7 +67,7 @@ function bill() {
     ["cached", (one) => share(100 * one.sizes.cached_share), true],
   ];
   const rows = clients.length ? [table(columns, clients)] : [];
-  return section("Your own bill next to the price model, in tokens of uncached input", ...rows, h("p", { class: "soft" }, text));
+  return [section("Your own bill next to the price model, in tokens of uncached input", ...rows, h("p", { class: "soft" }, prose(text)))];
 }
 
 /** True if the chart shows recorded lists; otherwise the replay, which may be of fewer days. */
@@ -94,12 +86,14 @@ function days() {
     ["tools", (day) => one(day.recorded.mean_list), true],
     ["tokens net", (day) => (day.recorded.lists ? whole(day.recorded.tokens_net) : "–"), true],
   ];
+  const numbers = table(columns, report.days);
+  if (report.days.length === 1) return [section("Day by day", numbers, h("p", { class: "soft" }, "A chart is drawn from the second day on."))];
   return [
     section(
       "Day by day",
       h("ul", { class: "legend" }, swatch("hits", `hit rate, ${isRecorded ? "recorded" : `replayed with ${report.replayed_with}`}`), swatch("size", "tools in the list")),
       h("div", { class: "chart", id: "chart", role: "img", "aria-label": "Hit rate and list size by day; the numbers are in the table below" }),
-      h("details", {}, h("summary", {}, "Numbers as a table"), table(columns, report.days)),
+      h("details", {}, h("summary", {}, "Numbers as a table"), numbers),
     ),
   ];
 }
@@ -179,18 +173,19 @@ function draw(chart) {
   probe.remove();
 }
 
-const period = `${report.since ? `since ${report.since.slice(0, 10)}, ` : ""}until ${report.until.slice(0, 16).replace("T", " ")} UTC`;
+const counts = `${counted(report.sessions, "session")} with ${counted(report.calls, "call")}, ${whole(report.failed_calls)} failed`;
+const period = `${report.since ? `since ${report.since.slice(0, 10)}, ` : ""}until ${report.until.slice(0, 16).replace("T", " ")} UTC: ${counts}`;
 main.append(
   h("h1", {}, "riglm report"),
   h("p", { class: "soft" }, period),
   verdict(),
-  bill(),
+  ...bill(),
   ...recorded("shadow", "What shadow mode recorded: the lists that it would have shown"),
   ...recorded("enforce", "What was recorded of lists that were shown"),
   ...days(),
   ...strategies(),
   ...tools(),
-  h("p", { class: "soft" }, report.explanation),
+  h("p", { class: "soft" }, prose(report.explanation)),
 );
 
 const place = document.getElementById("chart");

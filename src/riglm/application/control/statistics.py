@@ -21,6 +21,7 @@ from riglm.application.reports.report import judge_figures
 from riglm.domain import jsonrpc
 from riglm.domain.audit import AuditEvent
 from riglm.domain.errors import ConflictError, NotFoundError
+from riglm.domain.exposure import Surface
 from riglm.domain.retention import DAY_SECONDS
 from riglm.domain.schemas import control_api as models
 from riglm.domain.tool_pin import ToolPin
@@ -110,14 +111,13 @@ async def get_summary(proxy: RunningProxy, since: float = 0.0) -> models.Summary
     known, used = len({each.tool for each in tools}), len({each.tool for each in tools if each.uses})
     rules = await proxy.loop.look(lambda: proxy.filtering.rules)
     usage, now, mode = figures.usage, figures.now, figures.mode
-    is_on = mode == "enforce" and rules.is_on and rules.strategy == "prediction"
     cost, lists = cost_fields(now.cost), list_figures(now.lists)
     mean_shown, mean_available = _get_means(now.lists)
     return models.Summary(
         since=since,
         mode=mode,
-        verdict=judge_figures(figures, is_on=is_on, stored=stored),
-        sessions=models.SessionTotals(active=active, total=usage.sessions, in_time=in_time),
+        verdict=judge_figures(figures, rules, stored=stored),
+        sessions=models.SessionTotals(active=active, total=usage.sessions, in_time=in_time, stored=stored),
         calls=usage.calls,
         failures=usage.failures,
         price=models.PriceTotals(
@@ -125,7 +125,11 @@ async def get_summary(proxy: RunningProxy, since: float = 0.0) -> models.Summary
         ),
         hit_rate=models.HitRate(**hit_figures(now.judged)),
         lists=models.ListTotals(
-            shown=lists["lists"], changes=lists["changes"], mean_shown=mean_shown, mean_available=mean_available
+            shown=lists["lists"],
+            changes=lists["changes"],
+            hinted=sum(each.surface == Surface.HINTS for each in now.lists),
+            mean_shown=mean_shown,
+            mean_available=mean_available,
         ),
         tokens=models.TokenTotals(mode=mode, **{name: lists[f"tokens_{name}"] for name in _TOKENS}),
         records=models.RecordTotals.model_validate(proxy.recorder.counts()),

@@ -85,8 +85,8 @@ class SessionCostObservation:
 class UsageFigures:
     """The numbers of sessions, of calls of upstream tools (`calls`), and of calls of meta-tools (`meta_tool_calls`).
 
-    `listed_sessions` used a tool and got a complete list, `listed_calls` are their uses; `unlisted_sessions` used a
-    tool and got no complete list. `known` are the tools that lists had or that ran, `used` those that ran.
+    `used_sessions` used a tool, `unlisted_sessions` without a complete list. `known` are the tools that lists had or
+    that ran, `used` those that ran.
     """
 
     sessions: int = 0
@@ -94,8 +94,7 @@ class UsageFigures:
     failures: int = 0
     found_by_search: int = 0
     meta_tool_calls: int = 0
-    listed_sessions: int = 0
-    listed_calls: int = 0
+    used_sessions: int = 0
     unlisted_sessions: int = 0
     known: frozenset[str] = frozenset()
     used: frozenset[str] = frozenset()
@@ -255,8 +254,7 @@ def _get_list_tokens(lists: Sequence[Exposure], at: float) -> float:
 def _count_usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Sequence[Exposure]]) -> UsageFigures:
     calls = [call for session in sessions for call in session.calls]
     of_servers = [call for call in calls if call.upstream != OWN_UPSTREAM]
-    used = [(session, sum(_is_use(call) for call in session.calls)) for session in sessions]
-    listed = [(session, uses) for session, uses in used if uses and session.tools_available]
+    used = [session for session in sessions if any(map(_is_use, session.calls))]
     found = {call.tool for call in of_servers if call.ran or call.found is not DiscoveryMethod.NAMED}
     for names in {each.available for some in shown.values() for each in some if each.is_list}:
         found.update(names)
@@ -266,9 +264,8 @@ def _count_usage(sessions: Sequence[TrainingSession], shown: Mapping[UUID, Seque
         failures=sum(not call.success for call in of_servers),
         found_by_search=sum(call.found is DiscoveryMethod.SEARCHED for call in of_servers),
         meta_tool_calls=len(calls) - len(of_servers),
-        listed_sessions=len(listed),
-        listed_calls=sum(uses for _, uses in listed),
-        unlisted_sessions=sum(uses > 0 for _, uses in used) - len(listed),
+        used_sessions=len(used),
+        unlisted_sessions=sum(not session.tools_available for session in used),
         known=frozenset(found),
         used=frozenset(call.tool for call in of_servers if call.ran),
     )

@@ -15,18 +15,21 @@ from riglm.application.reports.figures import (
     JudgedCall,
     ListObservation,
     Observations,
+    UsageFigures,
     cost_fields,
     hit_figures,
     list_figures,
 )
 from riglm.application.reports.session_replay import ReplayedHistory, figures, percent_hit
+from riglm.domain.client_support import support_of
 from riglm.domain.duration import format_count
-from riglm.domain.exposure import Surface
+from riglm.domain.exposure import Mode, Surface
 from riglm.domain.invocation import DiscoveryMethod
 from riglm.domain.list_plan import Prices
 from riglm.domain.schemas.control_api import VerdictCheckModel, VerdictCode, VerdictModel
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.schemas.settings import Settings
-from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, ClientBill, Cost, SessionSizes
+from riglm.domain.session_cost import CODING_AGENT, DEFAULT_SIZES, MIN_PRICED_SESSIONS, ClientBill, Cost, SessionSizes
 
 _OF_DAY: Final = ("sessions", "calls", "new_calls", "hit_rate", "new_hit_rate", "mean_list")
 _ARMS: Final = ("no_proxy", "host_search", "riglm")
@@ -116,27 +119,26 @@ MIN_CALLS: Final = 100
 class VerdictInput:
     """The figures behind a verdict.
 
-    `sessions` used a tool and got a complete list; `unlisted` used a tool and got none, and `others` are further ones
-    in the store. `recorded` are the sessions with a list of filtering, by which `hidden` and `price` go. `hidden` is
-    True if any of these lists hid something. With `is_deferred` all of them have preload hints instead: the client
-    defers the tools without one, and `hidden` is True if any tool had one. `price` is the interval of the price
-    relative to no proxy.
+    `sessions` used a tool after a list that was selected by use, and `calls` are these uses. `hidden` is True if any of
+    these lists hid something. With `is_deferred` all of them have preload hints instead: the client defers the tools
+    without one, and `hidden` is True if any tool had one. `price` is the interval of the price relative to no proxy.
+    `empty` explains why there are no such sessions, and `effect` what the latest list does for its client.
     """
 
     is_on: bool
-    others: int
-    unlisted: int = 0
     sessions: int
     calls: int
-    recorded: int
     hidden: bool
     price: Interval | None
     is_deferred: bool = False
+    empty: str = ""
+    effect: str = ""
 
     @property
-    def is_enough(self) -> bool:
-        """True if the recorded work is enough for a verdict."""
-        return self.sessions >= MIN_SESSIONS and self.calls >= MIN_CALLS and self.recorded >= MIN_SESSIONS
+    def missing(self) -> str:
+        """Return the sessions and calls that a verdict still takes, in words; empty if they are enough."""
+        counts = {"more session": MIN_SESSIONS - self.sessions, "more tool call": MIN_CALLS - self.calls}
+        return " and ".join(format_count(count, noun) for noun, count in counts.items() if count > 0)
 
     @property
     def baseline(self) -> str:
@@ -144,97 +146,135 @@ class VerdictInput:
         return "with the client's tool search alone" if self.is_deferred else "without a proxy"
 
 
-def judge_figures(figures: Observations, *, is_on: bool, stored: int) -> VerdictModel:
-    """Return the verdict on recorded sessions; `is_on` is True if filtering is on now, in the mode `enforce`.
-
-    `stored` is the number of all sessions in the store.
-    """
-    usage, now = figures.usage, figures.now
+def judge_figures(figures: Observations, rules: FilteringSettings, *, stored: int) -> VerdictModel:
+    """Return the verdict on recorded sessions; `stored` is the number of all sessions in the store."""
+    now, is_on = figures.now, find_mode(figures, rules) == "enforce" and rules.strategy == "prediction"
     selected = [each for each in now.lists if each.mode != "off" and each.surface != Surface.FULL]
-    is_deferred = bool(selected) and all(each.surface == Surface.HINTS for each in selected)
-    costs = [each.cost for each in now.costs]
+    sessions = {each.session for each in selected}
+    uses = [use for use in now.uses if use.session in sessions]
+    costs = [each.cost for each in now.costs if each.session in sessions]
     return judge(
         VerdictInput(
             is_on=is_on,
-            others=stored - usage.listed_sessions - usage.unlisted_sessions,
-            unlisted=usage.unlisted_sessions,
-            sessions=usage.listed_sessions,
-            calls=usage.listed_calls,
-            recorded=len({each.session for each in selected}),
-            hidden=any(each.shown > 0 if is_deferred else each.shown < each.available for each in selected),
+            sessions=len({use.session for use in uses}),
+            calls=len(uses),
+            hidden=any(each.shown > 0 if _is_deferred(each) else each.shown < each.available for each in selected),
             price=ratio_by_session([cost.riglm for cost in costs], [cost.no_proxy for cost in costs]),
-            is_deferred=is_deferred,
+            is_deferred=bool(selected) and all(map(_is_deferred, selected)),
+            empty=_explain_empty(figures, rules, stored),
+            effect=_describe_effect(figures, selected, is_on=is_on),
         )
     )
+
+
+def find_mode(figures: Observations, rules: FilteringSettings) -> Mode:
+    """Return the mode of the latest list that was selected, which the file may not have; `off` if riglm hides none."""
+    if not rules.is_on or rules.strategy == "none":
+        return "off"
+    return rules.mode if figures.mode == "off" else figures.mode
+
+
+def _is_deferred(shown: ListObservation) -> bool:
+    return shown.surface == Surface.HINTS
 
 
 def judge(evidence: VerdictInput) -> VerdictModel:
     """The first reason that is not met decides; one that is not known leaves it open."""
     if not evidence.sessions:
-        return VerdictModel(code="empty", text=_explain_empty(evidence), reasons=())
+        return VerdictModel(code="empty", text=_join(f"No verdict yet: {evidence.empty}", evidence.effect), reasons=())
     reasons = (_check_enough(evidence), _check_hidden(evidence), _check_price(evidence))
     failing = (_FAILING[each.name] for each in reasons if each.met is False)
     code = next(failing, "worth_it" if all(each.met for each in reasons) else "unsure")
-    return VerdictModel(code=code, text=_format_verdict(code, evidence), reasons=reasons)
+    unknown = next((each.text for each in reasons if each.met is None), "")
+    return VerdictModel(code=code, text=_format_verdict(code, evidence, unknown), reasons=reasons)
 
 
 _FAILING: Final[dict[str, VerdictCode]] = {"sessions": "too_early", "hidden": "nothing_hidden", "price": "costs_more"}
 
 
-def _explain_empty(evidence: VerdictInput) -> str:
-    others, unlisted = evidence.others, evidence.unlisted
-    asked = "Work with riglm in front of your servers for some days (`riglm init` puts it there), then ask again."
-    if not others and not unlisted:
-        return f"Nothing is recorded yet. {asked}"
-    facts = ["No session is recorded in this time that got a complete tool list and used a tool."]
-    if unlisted:
-        facts.append(
-            f"{format_count(unlisted, 'session')} used a tool without one: a server had not sent its tools in time, or "
-            "the client kept an older list. `riglm doctor` names the servers that do not answer."
-        )
-    if others:
-        facts.append(
-            f"{format_count(others, 'other')} in the store used no tool, started before that time, or "
-            "were imported from transcripts, which do not contain the available tools."
-        )
-    return " ".join([*facts, asked])
+def _explain_empty(figures: Observations, rules: FilteringSettings, stored: int) -> str:
+    """Return why no session used a tool after a list that was selected by use."""
+    surfaces = {each.surface for each in figures.now.lists}
+    if not rules.is_on:
+        return "filtering is off (`filtering.enabled: false`), so riglm selects no tools."
+    if rules.strategy != "prediction":
+        return f"`filtering.strategy` is {rules.strategy}, so riglm does not select tools by their use."
+    if figures.mode != "off" and surfaces == {Surface.FULL}:
+        return "clients get the surface `full`, the whole list."
+    return _explain_no_use(figures.usage, stored)
 
 
-def _format_verdict(code: VerdictCode, evidence: VerdictInput) -> str:
-    if code == "worth_it":
-        return "Filtering is on, and worth it." if evidence.is_on else "Worth switching on: `riglm enforce`."
-    go_on = "go on" if evidence.is_on else "go on in shadow mode"
-    words = {
-        "too_early": f"Too early to say: {go_on}, and ask again.",
-        "nothing_hidden": "Not worth it now: no list hides anything, because that would not pay.",
-        "costs_more": f"Not worth it now: sessions cost no less than {evidence.baseline}.",
-        "unsure": "Not sure yet: the numbers may still fall to either side.",
+def _explain_no_use(usage: UsageFigures, stored: int) -> str:
+    if not stored:
+        return "no session is recorded. Start a client whose servers `riglm init` moved behind riglm."
+    if not usage.sessions:
+        return (
+            f"none of the {format_count(stored, 'session')} in the store counts. They started earlier, have another "
+            "profile, or were imported from transcripts, which do not contain the available tools."
+        )
+    if not usage.used_sessions:
+        return f"no tool was called yet, in {format_count(usage.sessions, 'session')}."
+    if usage.unlisted_sessions:
+        return (
+            f"{format_count(usage.unlisted_sessions, 'session')} used a tool without a complete list. `riglm doctor` "
+            "names servers that do not answer."
+        )
+    return "no tool was called yet while filtering was on."
+
+
+def _describe_effect(figures: Observations, selected: Sequence[ListObservation], *, is_on: bool) -> str:
+    """Return what clients get of which riglm hides nothing; empty if it hides something from all of them."""
+    deferred = [each for each in selected if _is_deferred(each)]
+    if deferred:
+        latest = max(deferred, key=lambda each: each.at)
+        support = support_of(next((each.client for each in figures.sessions if each.id == latest.session), ""))
+        client, does = support.title if support else "the client", "has" if is_on else "would have"
+        return (
+            f"Nothing is hidden from {client}, which defers tools itself: riglm {does} it load {latest.shown} of "
+            f"{latest.available} at once (preload hints)."
+        )
+    if selected and all(each.shown == each.available for each in selected):
+        return f"Nothing {'is' if is_on else 'would be'} hidden: of {selected[-1].available} tools, that does not pay."
+    return ""
+
+
+def _join(*sentences: str) -> str:
+    return " ".join(filter(None, sentences))
+
+
+def _format_verdict(code: VerdictCode, evidence: VerdictInput, unknown: str) -> str:
+    """Return the verdict in one line; `unknown` is the first reason that is not known."""
+    does = "removes these hints" if evidence.is_deferred else "shows everything again"
+    switch = f"Filtering is on: `riglm shadow` {does}." if evidence.is_on else ""
+    costs = f"Not worth it now: sessions cost no less than {evidence.baseline}."
+    sentences = {
+        "worth_it": ("Filtering is on, and worth it." if evidence.is_on else "Worth switching on: `riglm enforce`.",),
+        "too_early": (f"No verdict yet: it takes {evidence.missing}.",),
+        "unsure": (f"No verdict yet: {unknown}.",),
+        "nothing_hidden": ("Not worth it now.",),
+        "costs_more": (costs,),
     }[code]
-    if evidence.is_deferred and code == "nothing_hidden":
-        words = "Not worth it now: no tool gets a preload hint, because that would not pay."
-    return f"{words} Filtering is on: `riglm shadow` shows everything again." if evidence.is_on else words
+    return _join(*sentences, evidence.effect, switch if code in {"nothing_hidden", "costs_more"} else "")
 
 
 def _check_enough(evidence: VerdictInput) -> VerdictCheckModel:
     counted = f"{format_count(evidence.sessions, 'session')} with {format_count(evidence.calls, 'call')}"
-    is_met = evidence.sessions >= MIN_SESSIONS and evidence.calls >= MIN_CALLS
-    return VerdictCheckModel(name="sessions", met=is_met, text=f"{counted}; it takes {MIN_SESSIONS} and {MIN_CALLS}")
+    text = f"{counted}; it takes {MIN_SESSIONS} and {MIN_CALLS}"
+    return VerdictCheckModel(name="sessions", met=not evidence.missing, text=text)
 
 
 def _check_hidden(evidence: VerdictInput) -> VerdictCheckModel:
     is_on, is_deferred = evidence.is_on, evidence.is_deferred
-    nothing = "no tool got a preload hint" if is_deferred else "no list was shorter than the whole catalog"
-    is_met: bool | None = None
     if evidence.hidden:
-        is_met, does = True, ("get" if is_on else "would get") if is_deferred else ("are" if is_on else "would be")
+        does = ("get" if is_on else "would get") if is_deferred else ("are" if is_on else "would be")
         text = f"tools {does} preload hints" if is_deferred else f"lists {does} shorter than the whole catalog"
-    elif not evidence.recorded:
-        text = "no complete list of filtering is recorded yet: it was off, or a server had not sent its tools in time"
-    elif evidence.is_enough:
-        is_met, text = False, f"{nothing}: that would not have paid"
-    else:
-        text = f"{nothing} so far, in {_format_sessions(evidence.recorded)}"
-    return VerdictCheckModel(name="hidden", met=is_met, text=text)
+        return VerdictCheckModel(name="hidden", met=True, text=text)
+    nothing = "no tool got a preload hint" if is_deferred else "no list was shorter than the whole catalog"
+    return VerdictCheckModel(
+        name="hidden",
+        met=None if evidence.missing else False,
+        text=f"{nothing} so far" if evidence.missing else f"{nothing}: that would not have paid",
+    )
 
 
 def _check_price(evidence: VerdictInput) -> VerdictCheckModel:
@@ -244,14 +284,7 @@ def _check_price(evidence: VerdictInput) -> VerdictCheckModel:
     is_below = found.high <= 1 and found.low < 1
     is_known = is_below or found.low > 1 or found.low == found.high == 1
     text = f"sessions cost {found.low:.2f} to {found.high:.2f} of the price {evidence.baseline}; it must be below 1"
-    if not evidence.is_enough:
-        text += f", by the lists of {_format_sessions(evidence.recorded)}"
-    return VerdictCheckModel(name="price", met=is_below if is_known and evidence.is_enough else None, text=text)
-
-
-def _format_sessions(count: int) -> str:
-    few = f"; {MIN_SESSIONS} are needed for a verdict" if count < MIN_SESSIONS else ""
-    return f"{format_count(count, 'session')}{few}"
+    return VerdictCheckModel(name="price", met=is_below if is_known and not evidence.missing else None, text=text)
 
 
 def format_headline(record: Observations) -> list[str]:
@@ -449,7 +482,8 @@ EXPLANATION: Final = (
     "two sessions. hit_rate is the share of calls whose tool was in the list, new_hit_rate the same for tools that the "
     "session had not used before; of recorded lists, only those that hid something count; with preload hints, tools "
     "without one count as hidden, and no proxy as the client's tool search. Ranges hold the true number in 95 of 100 "
-    "cases. Tokens are estimates: hidden less those of the meta-tools and their results, less re-sent is net."
+    "cases. Tokens are estimates: hidden less those of the meta-tools and their results, less re-sent is net. `riglm "
+    "report --json` with the same options prints the same figures."
 )
 """What the two ways to know are, and why they differ."""
 
@@ -476,8 +510,7 @@ def build_report(
     kind, rules = settings.predictor.kind, settings.filtering
     strategy = kind if kind in replays else next(iter(replays), "")
     steps = replays[strategy].calls if strategy else ()
-    mode = rules.mode if record.mode == "off" else record.mode  # the file may differ from what runs
-    is_on = rules.is_on and rules.strategy == "prediction" and mode == "enforce"
+    replayed = len({step.session for step in steps})
     usage = record.usage
     return {
         "since": since or None,
@@ -486,13 +519,13 @@ def build_report(
         "calls": usage.calls,
         "failed_calls": usage.failures,
         "rules": {
-            "mode": mode if rules.is_on and rules.strategy != "none" else "off",
+            "mode": find_mode(record, rules),
             "strategy": kind if rules.strategy == "prediction" else rules.strategy,
             "coverage": rules.coverage,
             "min_tools": rules.min_tools,
             "max_tools": rules.max_tools,
         },
-        "verdict": judge_figures(record, is_on=is_on, stored=stored).model_dump(),
+        "verdict": judge_figures(record, rules, stored=stored).model_dump(),
         "headline": format_headline(record),
         "bill": bill_fields(record, settings.prices.prices()),
         "record": {mode: _mode_fields(record.of(mode)) for mode in MODES},
@@ -504,9 +537,10 @@ def build_report(
                 "new_hit_rate_interval": _find_interval(call for call in replay.calls if call.fresh),
             }
             for name, replay in replays.items()
+            if replayed >= MIN_PRICED_SESSIONS
         ],
         "replayed_with": strategy,
-        "replayed": {"calls": len(steps), "sessions": len({step.session for step in steps}), "skipped": skipped},
+        "replayed": {"calls": len(steps), "sessions": replayed, "skipped": skipped},
         "days": _list_days(steps, record.now, day_of),
         "tools": {"missed": _list_missed_tools(steps, record.now.uses), "never_used": sorted(usage.known - usage.used)},
         "explanation": EXPLANATION,
@@ -519,7 +553,7 @@ def _mode_fields(its: Observations) -> dict[str, Any] | None:
         return None
     judged = its.judged
     fresh = [use for use in judged if use.fresh]
-    return {
+    fields = {
         **_list_fields(its.lists),
         "cost": cost_fields(its.cost),
         "cost_as_coding_agent": cost_fields(its.cost_as_coding_agent),
@@ -533,6 +567,46 @@ def _mode_fields(its: Observations) -> dict[str, Any] | None:
         "mean_available": _mean([use.available for use in judged]),
         "surfaces": dict(sorted(Counter(each.surface for each in its.lists).items())),
     }
+    return {**fields, "facts": _format_facts(fields, is_shadow=its.mode == "shadow")}
+
+
+def _format_facts(its: Mapping[str, Any], *, is_shadow: bool) -> dict[str, str]:
+    """Return the figures of one mode in words, by title."""
+    cost, is_deferred = its["cost"], list(its["surfaces"]) == [Surface.HINTS]
+    of_search = f"{_or_dash(cost['price_of_search'], '.2f')} of the {'client' if is_deferred else 'host'}'s tool search"
+    price = of_search if is_deferred else f"{_or_dash(cost['price'], '.2f')} of no proxy, {of_search}"
+    sessions = format_count(cost["sessions"], "session")
+    few = f"it takes {MIN_PRICED_SESSIONS} sessions with calls" if cost["price"] is None else ""
+    missed = format_count(its["missed"], "call")
+    if its["missed"]:
+        found = "one search more for each" if is_shadow else f"{its['found_by_search']:,} found by a search of riglm"
+        missed += f": {'tools without a hint, which the client searches for' if is_deferred else found}"
+    sizes = f"{_or_dash(its['mean_list'], '.1f')} of {_or_dash(its['mean_available'], '.1f')}"
+    tokens = (
+        f"{its['tokens_hidden']:,} hidden - {its['tokens_meta_tools']:,} meta-tools - {its['tokens_resent']:,} re-sent "
+        f"= {its['tokens_net']:+,} net, {its['net_per_list']:+,.0f} a list"
+    )
+    return {
+        "price, with every request counted": f"{few or price} ({sessions})",
+        "sessions, lists": f"{its['sessions']:,}, {its['lists']:,} ({its['changes']:,} replaced a list)",
+        "hit rate": f"{_or_dash(its['hit_rate'], '.1f', ' %')} of {its['calls']:,} "
+        f"({format_range(its['hit_rate_interval'])})",
+        "the same for tools new to the session": f"{_or_dash(its['new_hit_rate'], '.1f', ' %')} of "
+        f"{its['new_calls']:,}",
+        f"tools {'with a preload hint' if is_deferred else 'in the list'} at a call": sizes,
+        "missed": missed,
+        **({} if is_deferred else {"tokens, each list sent once": tokens}),
+        "surfaces": ", ".join(f"{count:,} {name or 'none'}" for name, count in its["surfaces"].items()),
+    }
+
+
+def _or_dash(number: float | None, form: str, unit: str = "") -> str:
+    return "-" if number is None else f"{number:{form}}{unit}"
+
+
+def format_range(interval: Sequence[float] | None) -> str:
+    """Return an interval in words."""
+    return "-" if interval is None else f"{interval[0]:.0f} to {interval[1]:.0f} %"
 
 
 def _to_percents(found: Interval | None) -> list[float] | None:

@@ -344,6 +344,7 @@ class SessionTotals(_Model):
     active: int
     total: int = Field(description="The sessions that all figures are of.")
     in_time: int = Field(default=0, description="All sessions that started since the time, imported ones too.")
+    stored: int = Field(default=0, description="All sessions in the store.")
 
 
 class PriceTotals(_Model):
@@ -399,6 +400,7 @@ class ListTotals(_Model):
 
     shown: int
     changes: int
+    hinted: int = Field(default=0, description="Those with preload hints: nothing is hidden from their clients.")
     mean_shown: float | None
     mean_available: float | None
 
@@ -459,7 +461,7 @@ class Summary(_Model):
         description="That of the latest list, which prices, the hit rate, lists and tokens are of; in mode `shadow` "
         "they are estimates of what filtering would do. `off` without lists of filtering.",
     )
-    verdict: VerdictModel = VerdictModel(code="empty", text="Nothing is recorded yet.", reasons=())
+    verdict: VerdictModel
     sessions: SessionTotals
     calls: int = Field(description="Of servers' tools; those of meta-tools are left out, here and in the series.")
     failures: int = Field(description="Of those calls.")

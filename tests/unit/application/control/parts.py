@@ -9,6 +9,7 @@ from riglm.application.control.configuration import RedactedConfiguration
 from riglm.application.control.running_proxy import RunningProxy
 from riglm.domain.errors import AnalyticsUnavailableError, ConflictError, FieldError, InvalidInputError
 from riglm.domain.list_plan import Prices
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import ClientInfo, Transport
 from riglm.ports.downstream import Caller
 from riglm.ports.telemetry import RecordCounts
@@ -100,11 +101,10 @@ async def refresh():
 def make_running_proxy(store, **parts):
     """Return a proxy on this loop over `store`; `parts` replace those that matter to a test."""
     prediction = SimpleNamespace(status=lambda: SIGNAL, begin=lambda: None)
-    rules = SimpleNamespace(is_on=True, strategy="prediction")
     return RunningProxy(
         **{
             "parts": World().parts,
-            "filtering": SimpleNamespace(rules=rules, prices=Prices()),
+            "filtering": SimpleNamespace(rules=FilteringSettings(), prices=Prices()),
             "prediction": prediction,
             "overrides": SimpleNamespace(refresh=refresh),
             "recorder": SimpleNamespace(counts=lambda: COUNTS, is_failing=False),

@@ -9,6 +9,7 @@ from riglm.application.filtering.active_rules import Overrides
 from riglm.application.worker import Worker
 from riglm.domain.errors import ConflictError, ControlUnavailableError, NotFoundError
 from riglm.domain.schemas.control_api import OverrideCreate
+from riglm.domain.schemas.filtering import FilteringSettings
 from riglm.domain.session import uuid7
 from tests.records import a_session, an_invocation, an_override
 from tests.stores.memory import InMemoryAnalytics
@@ -62,7 +63,7 @@ async def test_an_override_that_is_over_or_would_not_apply_is_refused(store, pro
         await put(proxy, expires_at=NOW)
     with pytest.raises(ConflictError, match="expires_in is too short"):
         await put(proxy, expires_in=1e-15)
-    proxy.filtering.rules.is_on = False
+    proxy.filtering.rules = FilteringSettings(enabled=False)
     with pytest.raises(ConflictError, match="filtering is off, so no override applies"):
         await put(proxy)
     assert list(InMemoryAnalytics.list_overrides(store)) == []

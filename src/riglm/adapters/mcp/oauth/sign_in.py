@@ -27,7 +27,7 @@ _HTTP_SECONDS: Final = 30.0
 _MAX_LINE_BYTES: Final = 16_384
 _PATH: Final = "/callback"
 _PUBLIC_CLIENT: Final = "none"
-_PAGE: Final = "<!doctype html><meta charset=utf-8><title>riglm</title><p>%s"
+_PAGE: Final = "<!doctype html><html lang=en><meta charset=utf-8><title>riglm</title><p>%s"
 _DONE: Final = "Signed in. You can close this page and return to the terminal."
 
 

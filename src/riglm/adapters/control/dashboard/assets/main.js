@@ -7,7 +7,7 @@ import { chooseRange, chosenRange, ranges } from "./core/ranges.js";
 import { address, route } from "./core/routes.js";
 import { showTrouble, trouble } from "./parts/banner.js";
 import { refreshAges } from "./parts/numbers.js";
-import { mark } from "./parts/panels.js";
+import { mark, origins } from "./parts/panels.js";
 import { askForToken } from "./parts/token_dialog.js";
 import { changes } from "./views/changes.js";
 import { clusters } from "./views/clusters.js";
@@ -64,12 +64,14 @@ function go() {
   page.refusals = {};
   main.removeAttribute("data-sources");
   main.dataset.turns = 0;
-  poller.watch((data) => ({ health: "/health", ...view.sources(subject, data) }));
+  poller.watch(sources);
   if (!isFirst) {
     main.focus({ preventScroll: true });
     scrollTo(0, 0);
   }
 }
+
+const sources = (data = page.data) => ({ health: "/health", ...view.sources(subject, data) });
 
 function navigate(current) {
   const links = NAVIGATION.map(([word, text]) => h("a", { href: address(word), "aria-current": word === current ? "page" : undefined }, text));
@@ -95,7 +97,7 @@ function onTurn(data, refusals, sources, isNew) {
 
 function draw() {
   const next = main.cloneNode(false);
-  if (!isShut()) next.append(...[view.render(page.data, page.refusals, subject)].flat(Infinity).filter(Boolean));
+  if (!isShut()) next.append(...[view.render(page.data, page.refusals, subject), origins(sources(), token.get() !== null)].flat(Infinity).filter(Boolean));
   morph(main, next);
   main.dataset.access = access;
   showState();

@@ -13,6 +13,9 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A text of riglm, whose commands and settings are between backticks. */
+export const prose = (text) => text.split("`").map((part, place) => (place % 2 ? h("code", {}, part) : part));
+
 /** A name from outside, isolated from the text direction around it; it may wrap after the server's name. */
 export function name(text, attributes = {}) {
   const parts = text.split(/(?<=__)(?=[^_])/);

@@ -44,6 +44,9 @@ export function age(time, now = Date.now()) {
 /** A time in the reader's own zone. */
 export const when = (time) => new Date(time).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
+/** A time in the reader's zone as `--since` takes it. */
+export const minute = (time) => new Date(time).toLocaleString("sv-SE").slice(0, 16).replace(" ", "T");
+
 /** The time of day, or the day where steps are long. */
 export function moment(time, stepSeconds) {
   const date = new Date(time);

@@ -4,6 +4,7 @@ import * as format from "../core/formats.js";
 /**
  * Returns `show(pointer, format)` for the numbers of one response of the API: `show("/tokens/net", format.rough)`.
  * Each number has its field and its exact value as data attributes, so that the page can be compared with the API.
+ * Its title names the field, and has all digits of a shortened number.
  */
 export function shower(source, answer) {
   return (pointer, as = format.count) => {
@@ -11,7 +12,7 @@ export function shower(source, answer) {
     const written = as(value);
     const exact = value === null ? "null" : String(value);
     const attributes = { class: value === 0 ? "number zero" : "number", "data-field": `${source}#${pointer}`, "data-value": exact };
-    return h("span", { ...attributes, title: isShortened(written, value) ? format.count(value) : undefined }, written);
+    return h("span", { ...attributes, title: [isShortened(written, value) && format.count(value), `${source}${pointer}`].filter(Boolean).join(" · ") }, written);
   };
 }
 

@@ -1,7 +1,7 @@
 import { h } from "../core/dom.js";
 import * as format from "../core/formats.js";
 import { drawOverTime, figure } from "./charts.js";
-import { empty } from "./panels.js";
+import { empty, facts } from "./panels.js";
 import { table } from "./tables.js";
 
 /** The charts over time: title, legend, columns of the table, and the series drawn from the buckets. */
@@ -39,11 +39,13 @@ const CHARTS = {
   },
 };
 
-/** One of the charts, or a text if nothing was recorded; `show` reads the response whose buckets are at `pointer`. */
+/** One of the charts, or words if less than two buckets have data; `show` reads the response with them at `pointer`. */
 export function overTime(kind, buckets, show, pointer) {
   const { title, legend, columns, none } = CHARTS[kind];
   const fields = columns.map(([, field]) => field);
-  if (buckets.every((bucket) => fields.every((field) => !bucket[field]))) return empty(none);
+  const used = buckets.flatMap((bucket, index) => (fields.some((field) => bucket[field]) ? [index] : []));
+  if (used.length === 0) return empty(none);
+  if (used.length === 1) return onlyBucket(columns, buckets[used[0]], (field, as) => show(`${pointer}/${used[0]}/${field}`, as));
   const asTable = table({
     caption: `${title}, as a table`,
     key: (row) => row.bucket.at,
@@ -54,6 +56,11 @@ export function overTime(kind, buckets, show, pointer) {
     ],
   });
   return figure({ id: `chart-${kind}`, title, legend, asTable });
+}
+
+function onlyBucket(columns, { at, seconds }, show) {
+  const [from, until] = [at, Date.parse(at) + 1_000 * seconds].map((time) => format.moment(time, seconds));
+  return [facts(...columns.map(([head, field, as]) => [head, show(field, as)])), h("p", { class: "note" }, `All from ${from} to ${until}. A second point in time makes a chart.`)];
 }
 
 /** Draw the charts that are on the page. */

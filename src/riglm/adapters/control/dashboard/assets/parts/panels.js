@@ -27,6 +27,18 @@ export function missing(refusal) {
   return h("p", { class: "missing" }, refusal ? `Unavailable: ${refusal.message}` : "Loading …");
 }
 
+/** The requests whose responses have the figures of a view, by name; links if no token is needed. */
+export function origins(sources, hasToken) {
+  const request = (path) => (hasToken ? h("code", {}, `GET ${path}`) : h("a", { href: path }, `GET ${path}`));
+  return h(
+    "details",
+    { class: "origins", "data-key": "origins" },
+    h("summary", {}, "Where these figures come from"),
+    h("p", { class: "note" }, "The title of a figure names a response of the control API and its field:"),
+    facts(...Object.entries(sources).map(([source, path]) => [source, request(path)])),
+  );
+}
+
 /** Terms and their values. */
 export function facts(...pairs) {
   return h(

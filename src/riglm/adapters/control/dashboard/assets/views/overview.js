@@ -1,4 +1,4 @@
-import { h, name } from "../core/dom.js";
+import { h, name, prose } from "../core/dom.js";
 import * as format from "../core/formats.js";
 import { label } from "../core/labels.js";
 import { ChartSpan, span } from "../core/ranges.js";
@@ -31,12 +31,11 @@ export const overview = {
   },
   render(data, refusals) {
     const title = h("h1", { class: "unseen" }, "Overview");
-    const isNew = data.summary?.sessions.in_time === 0 && data.summary.sessions.active === 0 && data.summary.records.accepted === 0;
-    if (isNew) return [title, newcomer(data.config), columns([serversPanel(data.health, refusals)], [recordsPanel(data.summary, data.health, refusals), embedderPanel(data.health, refusals)])];
+    if (data.summary?.sessions.stored === 0 && data.summary.records.accepted === 0) return [title, newcomer(data.summary, data.config), columns([serversPanel(data.health, refusals)], [recordsPanel(data.summary, data.health, refusals), embedderPanel(data.health, refusals)])];
     return [
       title,
-      data.summary && verdict(data.summary, data.config),
-      data.summary ? headline(data.summary) : missing(refusals.summary),
+      data.summary && verdict(data.summary),
+      data.summary ? [headline(data.summary), counted(data.summary)] : missing(refusals.summary),
       h("div", { class: "charts" }, CHARTS.map((kind) => chart(kind, data, refusals))),
       panel("live-sessions", "Live sessions", {}, liveSessions(data, refusals)),
       rest(data, refusals),
@@ -50,7 +49,7 @@ function rest({ tools, summary, health }, refusals) {
   const unused = panel("never-used", "Tools never used", { note: neverUsedNote(summary) }, tools ? neverUsed(tools) : missing(refusals.tools));
   const isEstimate = summary?.mode === "shadow";
   const saved = panel("tokens", isEstimate ? "Tokens that filtering would save" : "Tokens, estimated", {}, summary ? tokens(summary) : missing(refusals.summary));
-  return columns([used, serversPanel(health, refusals)], [unused, saved, recordsPanel(summary, health, refusals), embedderPanel(health, refusals)]);
+  return columns([used, serversPanel(health, refusals)], [unused, !isDeferred(summary) && saved, recordsPanel(summary, health, refusals), embedderPanel(health, refusals)]);
 }
 
 const columns = (left, right) => h("div", { class: "columns" }, h("div", { class: "stack" }, left), h("div", { class: "stack" }, right));
@@ -64,18 +63,24 @@ const CHART_TITLES = { found: "How tools were found", lists: "List size", calls:
 function chart(kind, data, refusals) {
   const content = data.series ? overTime(kind, data.series.buckets, shower("series", data.series), "/buckets") : missing(refusals.series);
   const would = kind === "lists" && data.summary?.mode === "shadow" ? ", as it would be" : "";
-  return panel(`over-time-${kind}`, `${CHART_TITLES[kind]}${would}`, {}, content);
+  const text = kind === "lists" && isDeferred(data.summary) ? "Tools with a preload hint" : CHART_TITLES[kind];
+  return panel(`over-time-${kind}`, `${text}${would}`, {}, content);
 }
+
+/** True if all clients defer tools themselves, and get preload hints. */
+const isDeferred = (summary) => summary?.lists.hinted > 0 && summary.lists.hinted === summary.lists.shown;
 
 /** The key figures. */
 function headline(summary) {
   const show = shower("summary", summary);
   const would = summary.mode === "shadow" ? "would be, " : "";
+  const isHinted = isDeferred(summary);
+  const priced = ["in ", show("/price/sessions"), format.noun(summary.price.sessions, " session")];
   const figures = [
-    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), [would, "of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, in ", show("/price/sessions"), format.noun(summary.price.sessions, " session")]],
-    ["Hit rate", show("/hit_rate/rate", format.percent), [would, show("/hit_rate/hits"), " from the list, ", show("/hit_rate/missed"), " missed", summary.mode === "enforce" && [", ", show("/hit_rate/found_by_search"), " of them found by a search"]]],
-    ["Tools in a list", show("/lists/mean_shown", format.mean), [would, "of ", show("/lists/mean_available", format.mean), " on average, ", show("/lists/reduction", format.percent), " fewer"]],
-    ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), [would, "hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/meta_tools", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
+    ["Price", signed(1 - (summary.price.of_no_proxy ?? 1), show("/price/of_no_proxy", format.ratio)), summary.price.of_no_proxy === null ? ["it takes 2 sessions with calls; there is ", show("/price/sessions")] : [would, isHinted ? "of the client's tool search, " : ["of no proxy, ", show("/price/of_host_search", format.ratio), " of the host's tool search, "], priced]],
+    ["Hit rate", show("/hit_rate/rate", format.percent), isHinted ? [show("/hit_rate/hits"), " calls of tools with a hint, ", show("/hit_rate/missed"), " of others, which the client searches for"] : [would, show("/hit_rate/hits"), " from the list, ", show("/hit_rate/missed"), " missed", summary.mode === "enforce" && [", ", show("/hit_rate/found_by_search"), " of them found by a search"]]],
+    [isHinted ? "Preload hints" : "Tools in a list", show("/lists/mean_shown", format.mean), [would, isHinted ? "tools of " : "of ", show("/lists/mean_available", format.mean), " on average, ", isHinted ? "the client defers the others" : [show("/lists/reduction", format.percent), " fewer"]]],
+    !isHinted && ["Tokens net", signed(summary.tokens.net, show("/tokens/net", format.rough)), [would, "hidden ", show("/tokens/hidden", format.rough), ", less meta-tools ", show("/tokens/meta_tools", format.rough), " and re-sent ", show("/tokens/resent", format.rough)]],
     ["Calls", show("/calls"), [show("/failures"), " failed, ", show("/searches"), summary.searches === 1 ? " search" : " searches"]],
     ["Sessions", show("/sessions/total"), ["counted of ", show("/sessions/in_time"), ", ", show("/sessions/active"), " live, ", show("/lists/changes"), format.noun(summary.lists.changes, " list change")]],
     ["Tools used", show("/tools/used"), ["of ", show("/tools/known"), ", ", show("/tools/never_used"), " never used"]],
@@ -83,45 +88,37 @@ function headline(summary) {
   return h(
     "dl",
     { class: "headline", "data-key": "headline" },
-    figures.map(([term, value, detail]) => h("div", {}, h("dt", {}, term), h("dd", { class: "large" }, value), h("dd", { class: "detail" }, detail))),
+    figures.filter(Boolean).map(([term, value, detail]) => h("div", {}, h("dt", {}, term), h("dd", { class: "large" }, value), h("dd", { class: "detail" }, detail))),
   );
 }
 
-function newcomer(config) {
+/** What the figures are counted from, and a command that prints them. */
+function counted(summary) {
+  const show = shower("summary", summary);
+  return h("p", { class: "note", "data-key": "counted" }, "Counted from ", show("/sessions/total"), format.noun(summary.sessions.total, " session"), " with ", show("/calls"), format.noun(summary.calls, " call"), ". ", h("code", {}, `riglm report --since ${format.minute(summary.since)}`), " prints the same figures.");
+}
+
+function newcomer(summary, config) {
   const at = config?.downstream;
   return empty(
-    "No client has connected yet.",
-    h("p", {}, "Connect a client; its sessions, tools and lists then appear here:"),
+    prose(summary.verdict.text),
+    h("p", {}, "Sessions, tools and lists of a client appear here once it has connected:"),
     h(
       "ul",
       {},
       h("li", {}, "over HTTP (", h("code", {}, "riglm serve"), "), set the client's server URL to ", h("code", {}, `http://${at?.host ?? "127.0.0.1"}:${at?.port ?? 8700}/mcp`)),
-      h("li", {}, "on stdio, put ", h("code", {}, "riglm run --"), " in front of the server's command in the client's configuration"),
+      h("li", {}, "on stdio, ", h("code", {}, "riglm init"), " moves the servers of your clients behind riglm"),
       h("li", {}, "for an example first, run ", h("code", {}, "riglm demo")),
     ),
   );
 }
 
-/** The verdict of `riglm report`, and the figures that it goes by. */
-function verdict(summary, config) {
-  const { filtering } = config ?? {};
-  const isOff = filtering && (!filtering.enabled || filtering.strategy === "none");
-  const isShadow = filtering?.mode === "shadow";
-  const text = isOff
-    ? [mark("quiet", "Filtering is off"), " Clients get every tool, so nothing is saved. ", h("code", {}, "riglm shadow"), " measures what filtering would save."]
-    : [result(summary), isShadow && [" ", mark("quiet", "Shadow mode"), " Clients get every tool; all figures are estimates of what filtering would do."]];
-  return h("p", { class: "verdict", id: "verdict", "data-key": "verdict" }, text);
-}
+const VERDICTS = { worth_it: "good", costs_more: "bad", nothing_hidden: "bad" };
 
-const VERDICTS = { worth_it: ["good", "Worth it"], costs_more: ["bad", "Not worth it"], nothing_hidden: ["bad", "Not worth it"] };
-
-function result(summary) {
-  const show = shower("summary", summary);
-  const { price, verdict: found, hit_rate: hits } = summary;
-  const hitRate = hits.rate === null ? "no list has hidden a tool yet" : ["hit rate ", show("/hit_rate/rate", format.percent)];
-  const priced = price.of_no_proxy === null ? "No price yet" : ["Price ", show("/price/of_no_proxy", format.ratio), " of no proxy, over ", show("/price/sessions"), format.noun(price.sessions, " session")];
-  const unmet = found.reasons.findIndex((reason) => reason.met !== true);
-  return [mark(...(VERDICTS[found.code] ?? ["quiet", "No verdict yet"])), " ", found.text, " ", priced, ", ", hitRate, unmet >= 0 && ["; ", found.reasons[unmet].text], "."];
+/** The verdict of `riglm report`. */
+function verdict({ mode, verdict: found }) {
+  const estimates = mode === "shadow" && h("div", {}, mark("quiet", "Shadow mode"), " Clients got every tool; figures are estimates of what filtering would do.");
+  return h("div", { class: "verdict", id: "verdict", "data-key": "verdict" }, mark(VERDICTS[found.code] ?? "quiet", h("span", {}, prose(found.text))), estimates);
 }
 
 function liveSessions(data, refusals) {
