@@ -262,7 +262,7 @@ def _print_session(console: Console, number: int, session: DemoSession) -> None:
     prices = f"{cost.price or 0:>9.2f}{cost.price_of_search or 0:>7.2f}"
     console.print(f"{number:>2} {session.work:14}{listed:9}{hits:>7}{costs}{prices}")
     for tool, query in session.did.found:
-        console.print(f"   the search {query!r} found {tool}", style="dim", soft_wrap=True)
+        console.print(f"   search {query!r}: {tool}", style="dim")
 
 
 def _print_result(console: Console, sessions: Sequence[DemoSession]) -> None:
