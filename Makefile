@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where this is set, each of the many processes that tests and benchmarks start would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: check test test-fast test-lowest browser demo docs docs-serve bench conformance coverage fuzz soak clean
+.PHONY: check test test-fast test-lowest test-pythons package browser demo docs docs-serve bench conformance coverage fuzz soak clean
 
 $(VENV): $(VENV)/.ready
 
@@ -38,13 +38,35 @@ PROCESSES := tests/unit/adapters/upstream tests/unit/adapters/downstream tests/u
 test-fast: $(VENV)/.ready
 	$(PYTEST) tests/unit $(PROCESSES:%=--ignore=%) $(ARGS)
 
-# The same with the lowest versions that pyproject.toml allows, in an environment of their own.
-LOWEST := .cache/lowest
-test-lowest:
-	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
-	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --editable '.[dev]'
-	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/unit $(PROCESSES:%=--ignore=%) $(ARGS)
+# The same with the lowest versions that pyproject.toml allows, and with each Python, in environments of their own. uv
+# downloads a Python that is not installed.
+UV := .cache/uv/bin/uv
+PYTHONS ?= 3.11 3.12 3.13 3.14
+$(UV):
+	$(PYTHON) -m venv .cache/uv
+	.cache/uv/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+test-lowest: PYTHONS := $(PYTHON)
+test-lowest: VERSIONS := --resolution lowest-direct
+test-pythons: VERSIONS := --constraint constraints.txt
+test-lowest test-pythons: $(UV)
+	@set -e; for python in $(PYTHONS); do \
+		$(UV) venv --quiet --clear --python $$python .cache/$@; \
+		$(UV) pip install --quiet --python .cache/$@/bin/python $(VERSIONS) --editable '.[dev]'; \
+		.cache/$@/bin/python --version; \
+		.cache/$@/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/unit $(PROCESSES:%=--ignore=%) $(ARGS); \
+	done
+
+# The files of a release in dist, checked, and installed in a new environment where the demo runs.
+PACKAGE := .cache/package
+package: $(UV)
+	rm -rf dist
+	$(UV) tool run --from build pyproject-build
+	$(UV) tool run twine check --strict dist/*
+	$(UV) venv --quiet --clear --python $(PYTHON) $(PACKAGE)
+	$(UV) pip install --quiet --python $(PACKAGE)/bin/python --constraint constraints.txt dist/*.whl
+	$(PACKAGE)/bin/riglm --version
+	$(PACKAGE)/bin/riglm demo --bundled
 
 # The browser and the load balancers that tests use: Debian's, and no service is started (RUNLEVEL). Only root can install
 # them; else the tests say what to type.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from riglm.adapters.configuration import locations
 from riglm.adapters.configuration.loading import Configuration
+from riglm.domain.errors import missing_extra
 from riglm.domain.schemas.settings import Settings
-from riglm.lazy_providers import lazy, missing, when
+from riglm.lazy_providers import lazy, when
 
 # isort: split
 from dependency_injector.containers import DeclarativeContainer
@@ -102,7 +103,7 @@ class Container(DeclarativeContainer):
     )
     _clickhouse_url = given.clickhouse.url.get_secret_value.call()
     clickhouse: Provider["ClickHouse"] = Factory(
-        lazy("adapters.analytics.clickhouse:ClickHouse", missing("clickhouse.url: the client", "clickhouse")),
+        lazy("adapters.analytics.clickhouse:ClickHouse", missing_extra("clickhouse.url: the client", "clickhouse")),
         _clickhouse_url, days=given.clickhouse.days, installation=hasher.provided.installation_id.call(),
         timeout_seconds=given.clickhouse.timeout
     )
@@ -117,7 +118,7 @@ class Container(DeclarativeContainer):
     spool: Provider["SpoolPort"] = Factory(_spool, spool_path)
     clickhouse_spool: Provider["SpoolPort"] = Factory(_spool, clickhouse_spool_path)
     state: Provider["SessionStatePort"] = Singleton(
-        lazy("adapters.state:RedisSessionState", missing("state.kind: the client of Redis", "redis")),
+        lazy("adapters.state:RedisSessionState", missing_extra("state.kind: the client of Redis", "redis")),
         given.state.url.get_secret_value.call(), prefix=given.state.prefix, deadline=given.state.deadline
     )
 

@@ -72,11 +72,6 @@ def lazy(path: str, message: str = "") -> Callable[..., Any]:
     return make
 
 
-def missing(what: str, extra: str) -> str:
-    """Return the message where a library is not installed that comes with an extra of riglm."""
-    return f"{what} is not installed — fix: pip install 'riglm[{extra}]'"
-
-
 def when(condition: Provider[Any], part: Provider[Any]) -> Selector:
     """Return a provider of the part where the condition holds, else of None."""
     return Selector(Call(lambda value: "yes" if value else "no", condition), yes=part, no=Object(None))

@@ -20,6 +20,8 @@ from riglm.demo import agent
 from riglm.domain.errors import RiglmError, UnusableInputError
 from tests.waiting import wait_until
 
+PICTURE = Path(__file__).parents[2] / "docs" / "images" / "demo.svg"
+
 pytestmark = pytest.mark.timeout(600)
 runner = CliRunner()
 
@@ -38,35 +40,37 @@ def run_demo(directory: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.usefixtures("riglm_is_forked")
-def test_lists_are_short_hit_and_pay_and_a_terminal_shows_a_second_run_that_decides_the_same(
+def test_lists_are_short_hit_and_pay_as_in_the_picture_and_a_second_run_decides_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "mine")
-    page, planned = tmp_path / "page.html", agent.plan_sessions()[:16]
+    page, picture, planned = tmp_path / "page.html", tmp_path / "demo.svg", agent.plan_sessions()
     monkeypatch.setattr(demo, "plan_sessions", lambda _: planned)
-    done = runner.invoke(app, ["demo", "--bundled", "--json", "--html", str(page)], catch_exceptions=False)
-    result = json.loads(done.stdout)
-    last = result["last_5"]
+    ran, print_result = [], demo._print_result
+    monkeypatch.setattr(demo, "_print_result", lambda *args: [ran.append(args[1]), print_result(*args)])
+    done = runner.invoke(app, ["demo", "--bundled", "--html", str(page), "--svg", str(picture)], catch_exceptions=False)
+    last = demo.summarize(ran[0][-5:])
     assert last["tools_available"] >= 60
     assert last["fewer_tools"] >= 60
     assert last["hit_rate"] >= 85
     assert last["price"] <= 0.7
     assert last["price_of_search"] < 1
-    assert any(each["found_by_search"] for each in result["sessions"])
+    lines = done.output.splitlines()
+    assert [int(line.split()[0]) for line in lines if re.match(r" ?\d+ .* of 79 ", line)] == list(range(1, 25))
+    for expected in ("Learning curve", "In the last 5 sessions riglm listed", "  riglm init", "  riglm report"):
+        assert expected in done.output
     assert f"{last['calls_listed']:.0f} % of the calls" in page.read_text("utf-8")
     assert "<svg" in page.read_text("utf-8")
-    assert list(tmp_path.iterdir()) == [page]
+    assert set(tmp_path.iterdir()) == {page, picture}
+    renew = "is out of date: run `riglm demo --bundled --svg docs/images/demo.svg`"
+    assert picture.read_text("utf-8") == PICTURE.read_text("utf-8"), f"{PICTURE.name} {renew}"
     del planned[2:]
-    again, print_result = [], demo._print_result
-    monkeypatch.setattr(demo, "_print_result", lambda *args: [again.extend(args[1]), print_result(*args)])
-    done = runner.invoke(app, ["demo", "--bundled"], catch_exceptions=False)
-    assert [each.to_fields() for each in again] == result["sessions"][:2]
-    lines = done.output.splitlines()
-    assert [line.split()[0] for line in lines if " of 79 " in line and "sessions" not in line] == ["1", "2"]
-    for expected in ("Learning curve", "In the last 2 sessions riglm listed", "  riglm init", "  riglm report"):
-        assert expected in done.output
+    done = runner.invoke(app, ["demo", "--bundled", "--json"], catch_exceptions=False)
+    result = json.loads(done.stdout)
+    assert result["sessions"] == [each.to_fields() for each in ran[0][:2]]
+    assert any(each["found_by_search"] for each in result["sessions"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -98,14 +102,14 @@ def test_too_few_processes_are_an_error_with_a_fix(monkeypatch: pytest.MonkeyPat
     assert re.search(r"no further process or thread .* — fix: .*ulimit -u", str(result.exception))
 
 
-@pytest.mark.parametrize("file", [".", "no-such-directory/page.html"])
-def test_a_page_that_cannot_be_written_is_refused_at_once(
-    tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("option", "file"), [("--html", "."), ("--svg", "no-such-directory/demo.svg")])
+def test_a_file_that_cannot_be_written_is_refused_at_once(
+    tmp_path: Path, option: str, file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = runner.invoke(app, ["demo", "--html", file])
+    result = runner.invoke(app, ["demo", option, file])
     assert isinstance(result.exception, UnusableInputError)
-    assert "name a file that you may write" in str(result.exception)
+    assert re.match(f"{option} .* — fix: name a file that you may write", str(result.exception))
 
 
 # --- npm ---

@@ -1,6 +1,7 @@
 """Stores in memory that are open from their creation, for tests of what uses a store."""
 
 import sqlite3
+import weakref
 from collections.abc import Callable
 from functools import cache
 from typing import Self
@@ -20,6 +21,8 @@ class _OpenFromCreation:
         self._anchor, url = _database()
         super().__init__(url, timeout=30.0)  # type: ignore[call-arg]
         self._database.open()
+        for opened in (self._database, self._anchor):
+            weakref.finalize(self, opened.close)
 
     def __enter__(self) -> Self:
         """Return the store, which is open."""

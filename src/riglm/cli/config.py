@@ -43,10 +43,10 @@ def enforce(dry_run: ModeDryRunOption = False, config: ConfigOption = None, as_j
 
 
 def shadow(dry_run: ModeDryRunOption = False, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List all tools, and record what filtering would hide. Denied tools stay denied.
+    """List all tools, and record what filtering would hide.
 
-    It changes filtering.mode in the store, for all riglm processes that use it: those that run follow within seconds.
-    A client that defers the tools of all servers defers riglm's again.
+    Denied tools stay denied. The command changes filtering.mode in the store, for all riglm processes that use it:
+    those that run follow within seconds. A client that defers the tools of all servers defers riglm's again.
     """
     _switch_mode("shadow", config, dry_run=dry_run, as_json=as_json)
 
@@ -120,11 +120,11 @@ app = typer.Typer(help="Check and show the configuration.", rich_markup_mode=Non
 
 @app.command()
 def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: JsonOption = False) -> None:
-    """Check whether riglm can start with this configuration, and report all errors.
+    """Check whether riglm can start with this configuration.
 
-    Where none is named and there is no riglm.yaml here, those that `riglm init` made are checked. The predictor is made
-    with its options. A model of the embedder that cannot be loaded is a note, not an error, since a fallback is used.
-    Servers are not started.
+    All errors are reported. Where none is named and there is no riglm.yaml here, those that `riglm init` made are
+    checked. The predictor is made with its options. A model of the embedder that cannot be loaded is a note, not an
+    error, since a fallback is used. Servers are not started.
     """
     from riglm.cli.setup_access import configurations_in_use, installations
 
@@ -153,9 +153,10 @@ def check(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: 
 
 @app.command()
 def show(config: ConfigOption = None, mcp_json: McpJsonOption = None, as_json: JsonOption = False) -> None:
-    """Show every setting and where it comes from. Secrets stay covered.
+    """Show every setting and where it comes from.
 
-    Settings that were changed while riglm runs are kept in the store, above the file and the environment.
+    Secrets stay covered. Settings that were changed while riglm runs are kept in the store, above the file and the
+    environment.
     """
     configuration = store_access.overlaid(load(Options(config=config, mcp_json=mcp_json)))
     for warning in configuration.warnings:
@@ -171,9 +172,9 @@ KeysArgument = Annotated[list[str] | None, typer.Argument(metavar="KEY", help="S
 
 @app.command()
 def reset(key: KeysArgument = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Remove settings that were changed while riglm runs: the file and the environment count again.
+    """Remove settings that were changed while riglm runs.
 
-    Processes that run follow within seconds.
+    The file and the environment count again. Processes that run follow within seconds.
     """
     settings = store_access.settings_of(config)
     stored = store_access.read_setting_changes(settings)
@@ -248,7 +249,10 @@ def token(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create the tokens of the control API and show them, once: only their hashes are kept."""
+    """Create the tokens of the control API and show them once.
+
+    Only their hashes are kept.
+    """
     control = load(Options(config=config, with_servers=False)).settings.control
     file = TokenFile(data_directory(os.environ) / FILE_NAME)
     if not new and file.read() is not None:

@@ -59,7 +59,10 @@ def purge(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what is too old, in small steps, while riglm goes on. Running processes do so by themselves every hour."""
+    """Remove what is too old, in small steps, while riglm goes on.
+
+    Running processes do so by themselves every hour.
+    """
     settings = settings_of(config)
     limit = None if older_than is None else _parse("--older-than", older_than, parsed_duration)
     with require_store(settings).analytics() as store:
@@ -117,11 +120,17 @@ def export(
     since: Annotated[
         str | None, typer.Option("--since", metavar="DATE|SPAN", help="From then on: 2026-01-31, or 30d for the last.")
     ] = None,
-    table: Annotated[list[RecordKind] | None, typer.Option("--table", help="Only these; may be repeated.")] = None,
+    table: Annotated[
+        list[RecordKind] | None,
+        typer.Option("--table", metavar="KIND", help=f"Only this: {', '.join(RecordKind)}; may be repeated."),
+    ] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand out what is stored, ids hashed as they are, a part at a time. riglm may go on meanwhile."""
+    """Export the store as JSON Lines or CSV.
+
+    Ids stay hashed. It is safe while riglm is running.
+    """
     if not out.strip():
         raise ConfigurationError("--out: no directory is named — fix: name a new one, or give - for stdout")
     settings = settings_of(config)
@@ -182,7 +191,10 @@ def forget(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase a client, a session or a principal, also what running processes and spools still hold of it."""
+    """Erase a client, a session or a principal.
+
+    This includes what running processes and spools still hold of it.
+    """
     if sum(given is not None for given in (client, session, principal)) != 1:
         raise ConfigurationError("whom to forget is not clear — fix: give one of --client, --session and --principal")
     if "" in {client, session}:
@@ -316,7 +328,7 @@ def _drop_shared(container: Container, settings: Settings, sessions: Sequence[UU
 
 @app.command()
 def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Bring the store to the newest schema, or make it.
+    """Upgrade the store to the newest schema, or create it.
 
     `run` and `serve` do so by themselves.
     """
@@ -325,7 +337,10 @@ def upgrade(config: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 @app.command()
 def status(config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Show where the store is, which schema it has, and what waits in spools. Nothing is made or changed."""
+    """Show where the store is, its schema, and what waits in spools.
+
+    Nothing is created or changed.
+    """
     settings = _load_settings(config)
     container = Container(settings=settings)
     _print_status(tables.status(container.store_url()), survey(*container.spool_paths()), as_json)
@@ -372,7 +387,11 @@ def verify(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that no line was changed, removed from between others, or added; print the hash of the last one."""
+    """Check that no line was changed, removed or added.
+
+    Lines that are missing at the end are not found, those at the start only with --after. The hash of the last line is
+    printed.
+    """
     place = file or _get_audit_file(config)
     try:
         with place.open(encoding="utf-8", errors="replace") as lines:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, BinaryIO, Final
@@ -23,7 +24,7 @@ from rich.table import Table
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.adapters.reports import Series, chart, lines
 from riglm.application.reports.figures import read_figures
-from riglm.cli.output import JsonOption, create_console, print_json, progress, write_page
+from riglm.cli.output import JsonOption, create_console, print_json, progress, write_file
 from riglm.demo.agent import (
     PACKAGES,
     ROOT,
@@ -51,6 +52,7 @@ _BLOCK: Final = 4
 """Sessions of one point of the learning curve: one of each kind of work."""
 
 _BAR_COLUMNS: Final = 16
+_PICTURE_COLUMNS: Final = 80
 
 Servers = Mapping[str, Mapping[str, Any]]
 
@@ -114,6 +116,9 @@ def demo(
     html: Annotated[
         Path | None, typer.Option("--html", metavar="F", help="Write the result as a page, too, with a chart.")
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="F", help="Write what is printed as a picture, too.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show in a minute what riglm learns and saves.
@@ -121,8 +126,11 @@ def demo(
     A scripted agent works through 24 sessions of four kinds of work. Each session starts a new riglm process with real
     MCP servers. The store is temporary, and nothing is left behind.
     """
-    if html is not None and (html.is_dir() or not os.access(html.absolute().parent, os.W_OK)):
-        raise UnusableInputError(f"--html {html}: no file can be written there — fix: name a file that you may write")
+    for option, file in ("--html", html), ("--svg", svg):
+        if file is not None and (file.is_dir() or not os.access(file.absolute().parent, os.W_OK)):
+            raise UnusableInputError(
+                f"{option} {file}: no file can be written there — fix: name a file that you may write"
+            )
     console = create_console(quiet=as_json)
     with _temporary_directory() as directory:
         servers, root = _create_servers(directory, bundled)
@@ -133,8 +141,11 @@ def demo(
     else:
         _print_result(console, sessions)
     if html is not None:
-        write_page(html, _create_page(sessions))
+        write_file("--html", html, _create_page(sessions))
         console.print(f"\nas a page: {html}")
+    if svg is not None:
+        write_file("--svg", svg, _create_picture(servers, sessions))
+        console.print(f"\nas a picture: {svg}")
 
 
 @contextmanager
@@ -170,6 +181,7 @@ def _run_sessions(directory: Path, servers: Servers, root: str, console: Console
         "mcpServers": servers,
         "storage": {"path": str(directory / _STORE)},
         "embedder": {"provider": "static"},  # a model that loads while sessions run would make runs differ
+        "predictor": {"options": {"without": ["moment"]}},  # so would a part of the day that begins meanwhile
         "sessions": {"environment_keys": []},
         "timeouts": {"grace": _GRACE_SECONDS},
     }
@@ -250,20 +262,22 @@ def _print_session(console: Console, number: int, session: DemoSession) -> None:
     prices = f"{cost.price or 0:>9.2f}{cost.price_of_search or 0:>7.2f}"
     console.print(f"{number:>2} {session.work:14}{listed:9}{hits:>7}{costs}{prices}")
     for tool, query in session.did.found:
-        console.print(f"   the search {query!r} found {tool}", style="dim", soft_wrap=True)
+        console.print(f"   search {query!r}: {tool}", style="dim")
 
 
 def _print_result(console: Console, sessions: Sequence[DemoSession]) -> None:
     """Print the learning curve, what the last sessions show, and how to go on."""
-    table = Table(title="Learning curve", title_justify="left", title_style="bold", box=None)
+    table = Table(
+        title="Learning curve", title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False
+    )
     for head in ("sessions", "tools listed, %", "", "calls in the list, %", "", "price, % of no proxy", ""):
         table.add_column(head, justify="left" if head else "right")
     for place, *values in _learning_curve(sessions):
         cells = ((ProgressBar(100, value, width=_BAR_COLUMNS), f"{value:.0f}") for value in values)
         table.add_row(place, *(cell for pair in cells for cell in pair))
     console.print("", table, "")
-    console.print(_format_result(sessions), style="bold", soft_wrap=True)
-    console.print(_format_example(sessions), soft_wrap=True)
+    console.print(_format_result(sessions), style="bold")
+    console.print(_format_example(sessions))
     console.print("The store of the demo is deleted; nothing of yours was changed. To go on:\n")
     console.print("  riglm init      put riglm in front of the servers of your clients")
     console.print("  riglm report    after some days: the same numbers for your work")
@@ -282,14 +296,10 @@ def _format_result(sessions: Sequence[DemoSession]) -> str:
 
 def _format_example(sessions: Sequence[DemoSession]) -> str:
     """Return what became of the first tool that was found by searches in several sessions and then listed, if any."""
-    numbered = list(enumerate(sessions, start=1))
     for tool in dict.fromkeys(tool for each in sessions for tool, _ in each.did.found):
-        found = [number for number, each in numbered if tool in dict(each.did.found)]
-        listed = [number for number, each in numbered if number > found[0] and tool in each.did.listed]
-        if len(found) > 1 and listed:
-            return (
-                f"{tool} was hidden and found in sessions {found[0]} and {found[1]}, and listed in session {listed[0]}."
-            )
+        found = [place for place, each in enumerate(sessions) if tool in dict(each.did.found)]
+        if len(found) > 1 and any(tool in each.did.listed for each in sessions[found[-1] :]):
+            return f"{tool} was searched for in {len(found)} sessions, then listed."
     return ""
 
 
@@ -318,3 +328,16 @@ def _create_page(sessions: Sequence[DemoSession]) -> str:
         f"<h1>riglm demo</h1>\n<p>{escape(_format_result(sessions))}</p>\n{chart(title, places, series, lines)}"
         "</html>\n"
     )
+
+
+def _create_picture(servers: Iterable[str], sessions: Sequence[DemoSession]) -> str:
+    """Return what the demo prints as a picture of a terminal, which scrolls to its end once."""
+    console = Console(
+        width=_PICTURE_COLUMNS, record=True, file=StringIO(), color_system="truecolor", markup=False, highlight=False
+    )
+    _print_heading(console, servers)
+    for number, session in enumerate(sessions, start=1):
+        _print_session(console, number, session)
+    _print_result(console, sessions)
+    form = Path(__file__).with_suffix(".svg").read_text("utf-8")
+    return console.export_svg(code_format=form, unique_id="demo")

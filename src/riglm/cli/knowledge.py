@@ -57,7 +57,7 @@ def list_(
     config: output.ConfigOption = None,
     as_json: output.JsonOption = False,
 ) -> None:
-    """Show what is known, newest first; private thoughts when asked for."""
+    """List what is known, newest first."""
     settings = _load_settings(config)
     scope = Scope(
         owner=owner_of(settings, principal),
@@ -81,7 +81,7 @@ def list_(
 def stats(
     config: output.ConfigOption = None, principal: PrincipalOption = None, as_json: output.JsonOption = False
 ) -> None:
-    """Count what is known, of one owner and of all, and what cannot be found yet for want of a vector."""
+    """Count what one owner knows, and all, and what lacks a vector."""
     settings = _load_settings(config)
     owner = owner_of(settings, principal)
     with require_store(settings).knowledge() as store, chosen_embedder(settings) as embedder:
@@ -110,7 +110,10 @@ def import_(
     config: output.ConfigOption = None,
     as_json: output.JsonOption = False,
 ) -> None:
-    """Take files into the store; what it knows already is not taken twice, so an import can be repeated at any time."""
+    """Import files into the store.
+
+    Records that the store has are skipped, so you can repeat an import at any time.
+    """
     settings = _load_settings(config)
     sources = _find_sources(files, format_)
     owner = owner_of(settings, principal)
@@ -176,7 +179,9 @@ def _report_left_out(done: importing.ImportResult) -> None:
 
 @app.command()
 def embed(config: output.ConfigOption = None, as_json: output.JsonOption = False) -> None:
-    """Compute missing vectors for all owners: after an import that was interrupted, or with another model.
+    """Compute missing vectors for all owners.
+
+    They are missing after an import that was interrupted, or with another model.
 
     An import does so by itself.
     """
@@ -239,7 +244,10 @@ def search(
     config: output.ConfigOption = None,
     as_json: output.JsonOption = False,
 ) -> None:
-    """Ask what is known: the answer is that of the tool inner_voice.retrieve, which need not be switched on."""
+    """Search what is known, as the tool inner_voice.retrieve does.
+
+    The tool need not be enabled.
+    """
     settings = _load_settings(config)
     asked = {"query": query, "top_k": top_k, "floor": floor, "mix": mix}
     of = {"include_private": include_private, "include_tags": tag, "exclude_tags": without_tag}
@@ -293,7 +301,9 @@ def forget(
     config: output.ConfigOption = None,
     as_json: output.JsonOption = False,
 ) -> None:
-    """Remove pieces, private ones as well; an entity takes along its observations and relations.
+    """Remove pieces, private ones as well.
+
+    An entity takes along its observations and relations.
 
     Entities that had a relation to it get a new text and new vectors. IDs and --tag are of one
     owner; --principal alone is all that is its, "" all that is the local user's.

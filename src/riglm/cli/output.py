@@ -161,17 +161,17 @@ def progress(what: str, total: int, console: "Console | None" = None) -> Iterato
         yield lambda count: bars.advance(task, count)
 
 
-def write_page(file: Path, text: str) -> None:
-    """Write the page of `--html` so that only the user can read it.
+def write_file(option: str, file: Path, text: str) -> None:
+    """Write the file that an option names so that only the user can read it.
 
     Raises:
         UnusableInputError: the file cannot be written.
     """
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as page_file:
-            page_file.write(text)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+            written.write(text)
     except OSError as error:
         raise UnusableInputError(
-            failed_write(file, error, "name a file that you may write", subject=f"--html {file}")
+            failed_write(file, error, "name a file that you may write", subject=f"{option} {file}")
         ) from error

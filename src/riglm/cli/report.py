@@ -299,7 +299,7 @@ def _write_html(file: Path, found: dict[str, Any]) -> None:
     vendor = ASSETS / "vendor" / "echarts"
     others = sorted(each for each in vendor.rglob("*") if each.is_file() and each.suffix != ".js")
     licences = [each.read_text("utf-8") for each in others]
-    output.write_page(file, page(found, (vendor / "echarts.common.min.js").read_text("utf-8"), licences))
+    output.write_file("--html", file, page(found, (vendor / "echarts.common.min.js").read_text("utf-8"), licences))
 
 
 def _render_report(found: dict[str, Any], most_tools: int) -> Sequence[RenderableType]:

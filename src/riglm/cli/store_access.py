@@ -34,7 +34,7 @@ PrincipalOption = Annotated[
         "--principal",
         "--owner",
         metavar="NAME|HASH",
-        help='Whose: by default the local user\'s; "bearer" for callers of a `riglm serve` that a token guards.',
+        help='Owner, by default the local user; "bearer": the callers of a `riglm serve` with a token.',
     ),
 ]
 

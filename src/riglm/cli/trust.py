@@ -78,7 +78,10 @@ def approve(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Approve tools as their server lists them now, after a question. Running processes notice within seconds."""
+    """Approve tools as their server lists them now, after a question.
+
+    Running processes notice within seconds.
+    """
     if everything is (server is not None):
         raise UnusableInputError("which tools to approve is not clear — fix: name a SERVER, or give --all")
     changed = _list_changed(config)
@@ -109,7 +112,10 @@ def export_file(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="By default standard output.")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Write the approved tools of all servers, with the digests of their definitions, as JSON."""
+    """Write the approved tools of all servers as JSON.
+
+    The file has the digest of each definition.
+    """
     servers: dict[str, dict[str, dict[str, str]]] = {}
     for pin in _list_pins(config):
         if pin.digest:
@@ -130,7 +136,10 @@ def import_file(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Approve exactly the tools of a file, for each server in it; other servers stay as they are."""
+    """Approve exactly the tools of a file, for each server in it.
+
+    Other servers stay as they are.
+    """
     approved = _read_approvals(file)
     settings = settings_of(config)
     container = Container(settings=settings)

@@ -84,6 +84,11 @@ TOO_FEW_PROCESSES: Final = "no further process or thread is allowed for this use
 MORE_PROCESSES: Final = "end processes that are not needed, or raise the limit (`ulimit -u`, or the container's)"
 
 
+def missing_extra(what: str, extra: str) -> str:
+    """Return the message where a library is not installed that comes with an extra of riglm."""
+    return f"{what} is not installed — fix: pip install 'riglm[{extra}]' in the environment of riglm"
+
+
 def failed_write(path: Path, error: OSError, fix: str, *, subject: str = "") -> str:
     """Return the message for a file or folder that cannot be written; of a full disk it has the place and the fix.
 

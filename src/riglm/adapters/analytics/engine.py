@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 
 from riglm.adapters.analytics import store_file
-from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, full_disk, shortage_in
+from riglm.domain.errors import AnalyticsUnavailableError, NoStoreError, full_disk, missing_extra, shortage_in
 from riglm.domain.redaction import mask_url
 
 TIMEOUT_SECONDS: Final = 5.0
@@ -134,9 +134,7 @@ def make_engine(url: str, *, timeout: float = TIMEOUT_SECONDS, durable: bool = F
         try:
             from riglm.adapters.analytics import postgresql  # noqa: PLC0415  # the driver is an extra
         except ImportError as error:
-            raise AnalyticsUnavailableError(
-                "PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
-            ) from error
+            raise AnalyticsUnavailableError(missing_extra("PostgreSQL's driver", "postgresql")) from error
         return postgresql.make_engine(url, timeout)
     if parsed(url).get_backend_name() != "sqlite":
         raise AnalyticsUnavailableError(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import ConfigurationError, missing_extra
 from riglm.domain.schemas.settings import Settings
 
 ACCOUNTS: Final = "accounts"
@@ -75,9 +75,7 @@ def store_url(settings: Settings) -> str:
         ConfigurationError: the driver of the database is not installed.
     """
     if settings.storage.kind == "postgresql" and importlib.util.find_spec("psycopg") is None:
-        raise ConfigurationError(
-            "storage.kind: PostgreSQL's driver is not installed — fix: pip install 'riglm[postgresql]'"
-        )
+        raise ConfigurationError(missing_extra("storage.kind: PostgreSQL's driver", "postgresql"))
     url = settings.storage.url
     return f"sqlite:///{store_path(settings)}" if url is None else url.get_secret_value()
 

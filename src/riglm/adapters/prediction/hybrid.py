@@ -171,7 +171,7 @@ STAGES: Final = ("with_context", "without_context")
 
 NEW: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = {
     "share": ("frequency", (0.12, 0.25)),
-    "moment": ("frequency", (0.1, 0.1)),
+    "moment": ("moment", (0.1, 0.1)),
     "mix": ("cooccurrence", (0.32, 0.55)),
     "follows": ("sequence", (0.32, 0.28)),
     "within": ("server", (0.03, 0.05)),

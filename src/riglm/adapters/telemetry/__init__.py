@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from riglm.domain.errors import ConfigurationError
+from riglm.domain.errors import ConfigurationError, missing_extra
 
 if TYPE_CHECKING:
     from riglm.adapters.telemetry.tracing import OpenTelemetryTracer
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_tracer"]
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_MISSING: Final = "OpenTelemetry is not installed — fix: pip install 'riglm[otel]'"
+_MISSING: Final = missing_extra("OpenTelemetry", "otel")
 _log: Final = logging.getLogger("riglm")
 
 

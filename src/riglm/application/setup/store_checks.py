@@ -163,7 +163,7 @@ def check_store(
         status = look()
     except SchemaTooNewError as error:
         words = str(error).rpartition(": ")[0] or str(error)
-        yield _finding(Severity.ERROR, "schema", words, "pip install --upgrade riglm, or name another store")
+        yield _finding(Severity.ERROR, "schema", words, "upgrade riglm, or name another store")
         status = None
     except AnalyticsUnavailableError as error:
         words, _, fix = str(error).partition(" — fix: ")

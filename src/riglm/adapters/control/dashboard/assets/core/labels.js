@@ -4,6 +4,7 @@ const LABELS = {
   repeat_or_new: "repeated or new",
   cooccurrence: "used together",
   frequency: "how often used",
+  moment: "time of day and weekday",
   sequence: "order of calls",
   recency: "how recently used",
   server: "same server",
