@@ -37,7 +37,7 @@ def stored_calls(store: ClickHouse) -> int:
 
 def reported_calls(report: str) -> int:
     """How many calls a report walked again."""
-    return json.loads(report)["strategies"][0]["calls"]
+    return json.loads(report)["replayed"]["calls"]
 
 
 async def test_records_are_sent_asked_for_and_erased(tmp_path: Path):
