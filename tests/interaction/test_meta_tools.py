@@ -9,7 +9,7 @@ from mcp import Client
 from tests.interaction import text
 from tests.interaction.clients.message import Message
 from tests.interaction.clients.raw import HANDSHAKE, MODERN, RawClient
-from tests.interaction.route import CORNERS, CROSSED, Route, routes
+from tests.interaction.route import CORNERS, CROSSED, RIGLM, Route, routes
 from tests.interaction.stage import Stage
 from tests.interaction.test_change_notifications import listening, stamp
 from tests.interaction.test_client_libraries import MODES, sdk_client
@@ -158,7 +158,6 @@ async def test_call_tool_gives_what_the_tool_itself_gives(actors: Stage, route: 
         "verbatim": b'{"hex":"%b"}' % b'{"content":[],"structuredContent":[1.0],"x":1e2}'.hex().encode(),
         "is_error": b"{}",
         "fail": b'{"code":-32042,"message":"odd","data":{"n":1.0}}',
-        "nowhere": b"{}",
     }
     log = actors.log()
     async with actors.client(route, env=ENFORCE) as client:
@@ -175,6 +174,42 @@ async def test_call_tool_gives_what_the_tool_itself_gives(actors: Stage, route: 
             assert text.at_path(asked.parts["params"], "arguments") == arguments
             if route.back == "http" and route.era == MODERN:
                 assert asked.headers["mcp-name"] == name
+
+
+async def guess(client: RawClient, name: str) -> dict[str, Any]:
+    """Call a tool by call_tool under a name that no tool has, and return what the error contains."""
+    params = {"name": "call_tool", "arguments": {"name": name, "arguments": {"place": "here"}}}
+    result = (await client.request("tools/call", params)).decoded()
+    assert result["isError"]
+    found: dict[str, Any] = json.loads(result["content"][0]["text"])
+    assert found["message"].startswith(f"Unknown tool: {name}. Choose one of these")
+    return found
+
+
+@routes(CROSSED)
+async def test_call_tool_answers_a_guessed_name_with_the_tools_that_it_matches(stage: Stage, route: Route):
+    log = stage.log(*MANY)
+    async with stage.client(route, *MANY, env=ENFORCE) as client:
+        listed = names((await client.request("tools/list")).decoded()["tools"])
+        assert "weather_get" not in listed
+        found = await guess(client, "weather__get_forecast")
+        assert "weather_get" in names(found["tools"])
+        assert log.received("tools/call") == []
+
+
+async def test_a_guess_with_a_server_s_prefix_reaches_none_and_other_names_of_a_tool_do(stage: Stage):
+    first, second = ("--name", "first", "--tools", NAMES), ("--name", "second", "--tools", "echo,nonce")
+    servers = {"first": stage.entry("stdio", *first), "second": stage.entry("stdio", *second)}
+    env = {**ENFORCE, "RIGLM_NAMING": "on_collision"}
+    log = stage.log(*first)
+    route = Route("stdio", "many", RIGLM, HANDSHAKE)
+    async with stage.client(route, upstream=stage.config("two", servers), env=env) as client:
+        await client.request("tools/list")
+        found = await guess(client, "first__weather_forecast")
+        assert "weather_get" in names(found["tools"])
+        assert log.received("tools/call") == []
+        await client.request("tools/call", {"name": "call_tool", "arguments": {"name": "first__weather_get"}})
+        assert len(log.received("tools/call")) == 1
 
 
 @routes(CROSSED)

@@ -2,7 +2,7 @@
 
 import logging
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from riglm.application.filtering.filtering_service import FilteringService
@@ -24,6 +24,7 @@ from riglm.application.tool_lists.list_writer import (
     refused,
     search_message,
     text_result,
+    unknown_tool_message,
 )
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
@@ -109,9 +110,18 @@ class MetaTools:
         """Whether a name means a tool of riglm's that is denied, and none of a server's: no server gets the call."""
         return name in self._voice_names and self.is_denied(name) and not self._has_server_tool(session, name)
 
-    def is_about_lists(self, name: str) -> bool:
-        """Whether a tool needs to know the session's list, or whether it has the name at all does."""
-        return name not in self._called_voice
+    def needs_catalog(self, session: Session, name: str, arguments: bytes) -> bool:
+        """True if a call needs the catalog as it is now; call_tool needs it for a name that the last one lacks."""
+        if name in self._called_voice:
+            return False
+        if name != CALL_TOOL or self._filtering.state(session).view is None:
+            return True
+        return self.is_unknown(session, [jsonrpc.text(jsonrpc.members(arguments).get("name", b"")) or ""])
+
+    def is_unknown(self, session: Session, names: Iterable[str]) -> bool:
+        """True if the catalog has no tool of one of these names that is permitted in the session."""
+        view = self._filtering.view(session)
+        return view is not None and not (view.catalog.missing or any(map(view.allows, names)))
 
     def is_confidential(self, name: str) -> bool:
         """Whether the arguments of calls of this name must not be recorded."""
@@ -195,7 +205,18 @@ class MetaTools:
         return name not in own or CALL_TOOL in own
 
     async def _search(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:
-        query = read_argument(SEARCH, given, "query", str)
+        return await self._find(session, read_argument(SEARCH, given, "query", str))
+
+    async def suggest(self, session: Session, name: str) -> MetaToolResult:
+        """Return an error result for an unknown tool, with the tools that its name matches."""
+        try:
+            return await self._find(session, name, unknown=name)
+        except Exception:  # noqa: BLE001  # the call fails in any case
+            _log.exception("no tools were found for an unknown name")
+            return refused(f"Unknown tool: {name}")
+
+    async def _find(self, session: Session, query: str, *, unknown: str = "") -> MetaToolResult:
+        """Return the tools that a query matches; as an error result if it is an `unknown` name."""
         view = self._filtering.view(session)
         if view is None:
             return refused("No tools are known yet. Try again after tools/list.")
@@ -209,9 +230,13 @@ class MetaTools:
         best = hits[0].name if hits else ""
         named = _worth_naming(hits, known)
         follow_up = self._filtering.follow_up(session, best)
-        unknown = {name: share for name, share in follow_up.items() if name not in known and name not in found}
         often_next = self._sendable(
-            session, {name: share for name, share in unknown.items() if share >= _WORTH_SENDING}
+            session,
+            {
+                name: share
+                for name, share in follow_up.items()
+                if share >= _WORTH_SENDING and name not in known and name not in found
+            },
         )
         state.found(query[:MAX_QUERY_LENGTH], [*found, *named])
         state.suggest(often_next)
@@ -220,8 +245,9 @@ class MetaTools:
         how = how_to_call(self._own(session))
         has_meaning = self._filtering.predicting.is_ready
         is_close = bool(hits) and hits[0].probability >= _CLOSE
+        message = search_message(found=bool(hits), is_close=is_close, has_meaning=has_meaning, how=how)
         fields: dict[str, Any] = {
-            "message": search_message(found=bool(hits), is_close=is_close, has_meaning=has_meaning, how=how),
+            "message": unknown_tool_message(unknown, [*found, *named]) if unknown else message,
             "tools": [
                 Raw(jsonrpc.with_member(view.catalog.by_name[name].raw, ("why",), jsonrpc.encode(why[name])))
                 for name in found
@@ -236,7 +262,8 @@ class MetaTools:
         if near and not (hits and hits[0].probability >= SURE):
             fields["near"] = near
         return MetaToolResult(
-            result=text_result(fields), selection=self._shown(view, [*found, *often_next], SEARCH_SURFACE)
+            result=text_result(fields, is_error=bool(unknown)),
+            selection=self._shown(view, [*found, *often_next], SEARCH_SURFACE),
         )
 
     async def _found(self, session: Session, view: PermittedTools, text: str) -> tuple[list[ToolMatch], list[str]]:
@@ -260,9 +287,11 @@ class MetaTools:
         name = read_argument(CALL_TOOL, given, "name", str)
         arguments = read_object(CALL_TOOL, given, "arguments")
         view = self._filtering.view(session)
-        is_own = name in self._own(session) or (name in self._voice_names and not self.is_denied(name))
-        if is_own and (view is None or not view.allows(name)):
-            return refused(f"{name} is a meta-tool of riglm: call it directly.")
+        if view is None or not view.allows(name):
+            if name in self._voice_names and not self.is_denied(name):
+                return refused(f"{name} is a meta-tool of riglm: call it directly.")
+            if name in self._runs and name in self._own(session):
+                return await self._runs[name](session, read_arguments(name, arguments))
         return MetaToolResult(forward=(bytes(given["name"]), arguments))
 
     async def _mark_tool(self, session: Session, given: dict[str, Raw]) -> MetaToolResult:

@@ -9,7 +9,6 @@ from riglm.application.proxy.member import Member
 from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.request import CALL, Request
 from riglm.application.proxy.stage import Outcome, Stage
-from riglm.application.tool_lists.list_writer import CALL_TOOL
 from riglm.application.tool_lists.selection import ListSelection
 from riglm.domain import jsonrpc
 from riglm.domain.invocation import OWN_UPSTREAM, DiscoveryMethod, ErrorKind
@@ -43,13 +42,14 @@ class MetaToolStage(Stage):
         if meta_tools is None or filtering is None:
             return None
         started = time.time()
-        if meta_tools.is_about_lists(tool) and (tool != CALL_TOOL or filtering.state(session).view is None):
+        arguments = bytes(request.params.arguments) or b"{}"
+        if meta_tools.needs_catalog(session, tool, arguments):
             catalog = await request.upstreams.whole_catalog(request)
             if catalog is not None:
                 filtering.know(session, catalog)
             if not meta_tools.owns(session, tool):
                 return None  # now that the list is known, it is a server's tool
-        result = await meta_tools.run(session, tool, bytes(request.params.arguments) or b"{}")
+        result = await meta_tools.run(session, tool, arguments)
         if result.forward is not None:
             request.retarget(*result.forward)
             return None
@@ -66,7 +66,8 @@ class PermitStage(Stage):
     """Denies calls of tools that policy or access rules do not permit, or that were not approved.
 
     It is the only place where calls are denied, and knows all names of the tool. A denied call gets the error of an
-    unknown tool, and one of a tool that is held back the reason.
+    unknown tool, and one of a tool that is held back the reason. If call_tool was given an unknown name, the reply has
+    the tools that the name matches: models guess names instead of searching.
     """
 
     methods = frozenset({CALL})
@@ -76,24 +77,42 @@ class PermitStage(Stage):
         self._pins = parts.pins
         self._filtering = parts.filtering
         self._meta_tools = parts.meta_tools
+        self._tracking = parts.tracking
         self._record = CallRecorder(parts)
 
     def before(self, request: Request) -> Outcome:
         member = request.member
+        if request.is_by_call_tool:
+            return self._suggest(request)
         if self._pins.is_strict and member is not None and self._pins.needs_comparison(member.link):
             return self._compare(request, member)
         if member is not None and not self._pins.is_strict and (self._filtering is None or not self._filtering.guards):
             return None
         return self._refusal(request)
 
+    async def _suggest(self, request: Request) -> Message | None:
+        """Return the refusal of a call by call_tool; of an unknown tool, the tools that its name matches."""
+        member, meta_tools = request.member, self._meta_tools
+        if self._pins.is_strict and member is not None and self._pins.needs_comparison(member.link):
+            await member.compare_tools(request)
+        tool = request.tool or ""
+        is_unknown = meta_tools is not None and meta_tools.is_unknown(request.session, request.upstreams.names_of(tool))
+        refusal = self._refusal(request, is_unknown=is_unknown)
+        if meta_tools is None or not is_unknown:
+            return refusal
+        result = await meta_tools.suggest(request.session, tool)
+        if result.selection is not None:
+            self._tracking.exposed(request.session, result.selection)
+        return jsonrpc.result(request.id, request.era.complete(result.result))
+
     async def _compare(self, request: Request, member: Member) -> Message | None:
         """List the tools of the server first, as they are now."""
         await member.compare_tools(request)
         return self._refusal(request)
 
-    def _refusal(self, request: Request) -> Message | None:
+    def _refusal(self, request: Request, *, is_unknown: bool = False) -> Message | None:
         member, reason = request.member, ""
-        if not self._is_permitted(request):
+        if is_unknown or not self._is_permitted(request):
             reason = f"Unknown tool: {request.tool or 'its name is no string'}"
         elif member is not None:
             reason = self._pins.refusal(member.name, request.own_name or "", member.link) or ""

@@ -87,6 +87,7 @@ class Request(UpstreamRequest):
     upstream_span: "UpstreamSpan | None" = None
     tool: str | None = None
     """The name in a call, as the client sent it or as `call_tool` gave it; None if it is no text."""
+    is_by_call_tool = False
 
     def __init__(
         self,
@@ -148,7 +149,7 @@ class Request(UpstreamRequest):
         return self.left - self.arrived + perf_counter() - self.came
 
     def retarget(self, name: bytes, arguments: bytes) -> None:
-        """Let it call another tool, by a raw name with raw arguments; all other members of the request are kept."""
+        """Let it call the tool that call_tool names, with raw arguments; all other members of the request are kept."""
         fields = jsonrpc.members(self.message.params)
         fields["name"] = Raw(name)
         fields.pop("arguments", None)
@@ -158,6 +159,7 @@ class Request(UpstreamRequest):
         self.headers = NO_HEADERS
         self.params = request_params.read(self.message)
         self.tool = request_params.tool_name(self.params)
+        self.is_by_call_tool = True
 
     def related(self, message: Message) -> None:
         """Pass on a notification or request of the server that belongs to this request."""

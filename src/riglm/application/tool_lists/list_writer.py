@@ -277,15 +277,18 @@ def read_object(tool: str, given: Mapping[str, Raw], key: str) -> bytes:
     return raw
 
 
-def text_result(fields: Mapping[str, Any]) -> bytes:
+def text_result(fields: Mapping[str, Any], *, is_error: bool = False) -> bytes:
     """Return a raw result whose text content is an object of plain and raw values, each included once."""
-    text = jsonrpc.encode(fields).decode("utf-8", "replace")
-    return jsonrpc.encode({"content": [{"type": "text", "text": text}]})
+    return _result(jsonrpc.encode(fields).decode("utf-8", "replace"), is_error=is_error)
 
 
 def refused(words: str) -> MetaToolResult:
     """Return an error result with a message."""
-    return MetaToolResult(result=jsonrpc.encode({"content": [{"type": "text", "text": words}], "isError": True}))
+    return MetaToolResult(result=_result(words, is_error=True))
+
+
+def _result(text: str, *, is_error: bool) -> bytes:
+    return jsonrpc.encode({"content": [{"type": "text", "text": text}]} | ({"isError": True} if is_error else {}))
 
 
 def how_to_call(offered: Collection[str]) -> str:
@@ -310,6 +313,13 @@ def context_message(
     if not (has_meaning or is_whole):
         parts.append("The index of meanings is still being built: set the context again later to get more tools.")
     return " ".join(parts)
+
+
+def unknown_tool_message(name: str, found: Sequence[str]) -> str:
+    """Return the message for a name that call_tool cannot call, with the names of the tools that match it."""
+    if not found:
+        return f"Unknown tool: {name}. Search for what the tool should do."
+    return f"Unknown tool: {name}. Choose one of these and call it with call_tool: {', '.join(found)}."
 
 
 def search_message(*, found: bool, is_close: bool, has_meaning: bool, how: str) -> str:

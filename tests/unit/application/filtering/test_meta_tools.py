@@ -230,11 +230,41 @@ async def test_call_tool_takes_arguments_that_were_written_as_text(catalog):
     assert answer.forward == (b'"tool09"', b'{"n": 1}')
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_call_tool_does_not_call_riglms_own_tools(catalog, name):
+async def test_call_tool_runs_a_meta_tool(catalog):
     stage, session = short(), a_session()
     stage.shown(session, catalog)
-    assert "call it directly" in await refusal(stage, session, "call_tool", name=name)
+    stage.prediction.finds("tool05")
+    found = await said(stage, session, "call_tool", name="search_available_tools", arguments={"query": "mail"})
+    assert named(found["tools"]) == ["tool05"]
+    inner = {"name": "call_tool", "arguments": {"name": "tool09", "arguments": {"n": 1}}}
+    answer, _ = await run(stage, session, "call_tool", **inner)
+    assert answer.forward == (b'"tool09"', b'{"n": 1}')
+    assert "expects `query`" in await refusal(stage, session, "call_tool", name="search_available_tools")
+
+
+@pytest.mark.parametrize("name", ["send_mail", "tool07"])
+async def test_an_unknown_or_denied_name_brings_the_tools_that_it_matches(catalog, name):
+    stage, session = short(denylist=["tool07"]), a_session()
+    stage.shown(session, catalog)
+    stage.prediction.finds("tool05", "tool07", "tool01")
+    assert stage.meta_tools.is_unknown(session, [name])
+    assert not stage.meta_tools.is_unknown(session, [name, "tool05"])
+    answer = await stage.meta_tools.suggest(session, name)
+    result = json.loads(answer.result)
+    assert result["isError"]
+    found = json.loads(result["content"][0]["text"])
+    assert found["message"] == f"Unknown tool: {name}. Choose one of these and call it with call_tool: tool05, tool01."
+    assert named(found["tools"]) == ["tool05"]
+    assert found["already_available"] == ["tool01"]
+    assert answer.selection.shown == ("tool05",)
+
+
+async def test_an_unknown_name_that_nothing_matches_is_an_error_that_asks_for_a_search(catalog):
+    stage, session = short(), a_session()
+    stage.shown(session, catalog)
+    answer = await stage.meta_tools.suggest(session, "fly")
+    found = json.loads(json.loads(answer.result)["content"][0]["text"])
+    assert found == {"message": "Unknown tool: fly. Search for what the tool should do.", "tools": []}
 
 
 async def test_call_tool_reaches_an_upstreams_tool_with_the_name_of_one_of_riglms():

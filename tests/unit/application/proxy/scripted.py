@@ -146,8 +146,11 @@ class ScriptedMeta:
     def withholds(self, session, name):
         return False
 
-    def is_about_lists(self, name):
-        return True
+    def needs_catalog(self, session, name, arguments):
+        return name != "call_tool" or self.filtering.state(session).view is None
+
+    def is_unknown(self, session, names):
+        return False
 
     def is_confidential(self, name):
         return False
