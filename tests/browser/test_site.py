@@ -41,9 +41,9 @@ def server(site: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_start_page_and_configuration_reference_are_accessible(stranger: Window, site: Path, scheme: str) -> None:
+def test_pages_with_pictures_tables_and_code_are_accessible(stranger: Window, site: Path, scheme: str) -> None:
     stranger.prefer(scheme)
-    for page in ("index.html", "reference/configuration.html"):
+    for page in ("index.html", "reference/configuration.html", "comparison.html", "how-to/clients.html"):
         stranger.open((site / page).as_uri())
         assert find_violations(stranger, scheme) == [], page
 
