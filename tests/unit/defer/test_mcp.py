@@ -13,6 +13,7 @@ from riglm import ToolSelector
 from riglm.adapters.analytics.sql import SqlAnalytics
 from riglm.application.prediction.warm_sets import RECHECK_SECONDS
 from riglm.defer.mcp import LearnedHints
+from tests.waiting import wait_until_async
 
 USED = ("export_ledger", "rotate_keys")
 NAMES = [*(f"do_{number}" for number in range(40)), *USED]
@@ -76,8 +77,16 @@ async def test_tools_that_clients_used_are_marked_and_all_are_listed_in_their_or
                     result = await client.call_tool(name, {"about": "it"})
                     assert result.content[0].text == f"{name} is done"
         await asyncio.sleep(RECHECK_SECONDS)
-        async with Client(server, mode=mode) as client:
-            found = await listed(client)
+        found: list[types.Tool] = []
+
+        async def has_settled() -> bool:
+            """Return True if two lists are the same: pages before and after an update are marked differently."""
+            nonlocal found
+            async with Client(server, mode=mode) as client:
+                before, found = found, await listed(client)
+            return before == found
+
+        await wait_until_async(has_settled)
     assert [tool.name for tool in found] == NAMES
     marked = [tool.name for tool in found if (tool.meta or {}).get(HINT)]
     assert set(USED) <= set(marked)
