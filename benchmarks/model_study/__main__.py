@@ -22,6 +22,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,7 +69,7 @@ async def run_study(given: argparse.Namespace, data: StudyData, results: Results
 
     async def run(task: StudyTask, arm: Arm) -> None:
         async with free, hosts.open(arm) as host:
-            results.add((await model.run(task, arm, host)).to_row())
+            results.add(asdict(await model.run(task, arm, host)))
         advance(1)
 
     async with AsyncOpenAI(base_url=given.base_url, api_key=key, timeout=_TIMEOUT) as client:

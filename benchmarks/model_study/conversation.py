@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from openai import AsyncOpenAI
@@ -43,10 +43,6 @@ class Trial:
     cached_tokens: int
     seconds: float
     calls: tuple[str, ...]
-
-    def to_row(self) -> dict[str, Any]:
-        """Return the trial as a JSON object."""
-        return asdict(self)
 
 
 class ModelCall(NamedTuple):

@@ -8,15 +8,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.evaluation.dataset import rows
+from benchmarks.evaluation.dataset import Row, rows
 
 _RESAMPLES: Final = 10_000
 _BOUNDS: Final = (2.5, 97.5)
 
-Trial = Mapping[str, Any]
-"""A row of the results: the fields of `conversation.Trial`."""
-
-FIGURES: Final[Mapping[str, Callable[[Trial], float]]] = {
+FIGURES: Final[Mapping[str, Callable[[Row], float]]] = {
     "first_right": lambda trial: 100.0 * bool(trial["first_right"]),
     "right": lambda trial: 100.0 * trial["right"],
     "hidden": lambda trial: 100.0 * trial["is_hidden"],
@@ -45,7 +42,7 @@ class Results:
             ResultsError: the file has the trials of a different model or of different tasks.
         """
         self._file = file
-        self.trials: list[Trial] = []
+        self.trials: list[Row] = []
         if not file.exists():
             self._append(study)
             return
@@ -61,7 +58,7 @@ class Results:
         """Return the task and the arm of each trial."""
         return {(trial["task"], trial["arm"]) for trial in self.trials}
 
-    def add(self, trial: Trial) -> None:
+    def add(self, trial: Row) -> None:
         """Add a trial to the file."""
         self.trials.append(trial)
         self._append(trial)
@@ -71,14 +68,14 @@ class Results:
             file.write(json.dumps(row) + "\n")
 
 
-def summarize(trials: Sequence[Trial], arms: Sequence[str], *, seed: int) -> Iterator[dict[str, Any]]:
+def summarize(trials: Sequence[Row], arms: Sequence[str], *, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the figures of each arm over the tasks that all arms have done.
 
     Each figure is its value with the bounds of its 95 % interval, and under `difference` that to the first arm. The
     intervals are percentiles of bootstrap samples of the groups of tasks, the same ones for all arms, as tasks of one
     group are alike (Efron and Tibshirani, An Introduction to the Bootstrap, chapters 8 and 13).
     """
-    by_task: dict[str, dict[str, Trial]] = {}
+    by_task: dict[str, dict[str, Row]] = {}
     for trial in trials:
         by_task.setdefault(trial["task"], {})[trial["arm"]] = trial
     tasks = [each for _, each in sorted(by_task.items()) if set(arms) <= set(each)]

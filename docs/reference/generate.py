@@ -1,6 +1,6 @@
 """Writes the reference of the configuration from its models: `riglm.schema.json` and `configuration.md`.
 
-Run it after a change to the models; `--check` only says whether the files are current.
+Run it after a change to the models; `--check` only checks that the files are current.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Writes the reference of the command line from the commands themselves: `commands.md`, and the manual page `riglm.1`.
 
-Run it after a change of commands or options; `--check` only says whether the files are current.
+Run it after a change of commands or options; `--check` only checks that the files are current.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Writes the reference of the control API from its OpenAPI document: `control-api.md`.
 
-Run it after a change of the API; `--check` only says whether the file is current.
+Run it after a change of the API; `--check` only checks that the file is current.
 """
 
 import sys

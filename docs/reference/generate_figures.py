@@ -1,7 +1,7 @@
 """Draws the figures of the documents from the tables that stand in them: `docs/images/*.svg`.
 
 The tables are what benchmarks printed, and each says which; a figure can therefore say nothing else than its page. Run
-it after a table changed; `--check` only says whether the files are current.
+it after a table changed; `--check` only checks that the files are current.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Writes the reference of the metrics from riglm's own registry: `metrics.md`.
 
-Run it after a change of the metrics; `--check` only says whether the file is current.
+Run it after a change of the metrics; `--check` only checks that the file is current.
 """
 
 import sys
