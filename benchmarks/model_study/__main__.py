@@ -64,11 +64,12 @@ async def run_study(given: argparse.Namespace, data: StudyData, results: Results
     if {Arm.RIGLM, Arm.HINTS}.intersection(arms):
         await hosts.learn(data.learned)
     missing = [(task, arm) for task in data.tasks for arm in arms if (task.id, arm.value) not in done]
-    free = asyncio.Semaphore(given.at_once)
+    # Each arm has its own limit: a server with a slot for each arm then keeps the tools of every arm in its cache.
+    free = {arm: asyncio.Semaphore(given.at_once) for arm in arms}
     key = os.environ.get("OPENAI_API_KEY", "none")
 
     async def run(task: StudyTask, arm: Arm) -> None:
-        async with free, hosts.open(arm) as host:
+        async with free[arm], hosts.open(arm) as host:
             results.add(asdict(await model.run(task, arm, host)))
         advance(1)
 
@@ -124,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--arms", nargs="+", choices=[arm.value for arm in Arm], default=[arm.value for arm in Arm])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--max-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
-    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="trials at a time (default: 1)")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="trials of an arm at a time (default: 1)")
     parser.add_argument("--results", type=Path, default=Path(".cache/model-study"), metavar="DIR")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data")))
     parser.add_argument("--json", action="store_true", help="print JSON only")

@@ -182,7 +182,7 @@ async def guess(client: RawClient, name: str) -> dict[str, Any]:
     result = (await client.request("tools/call", params)).decoded()
     assert result["isError"]
     found: dict[str, Any] = json.loads(result["content"][0]["text"])
-    assert found["message"].startswith(f"Unknown tool: {name}. Choose one of these")
+    assert found["message"].startswith(f"Unknown tool: {name}. Call one of these with call_tool")
     return found
 
 

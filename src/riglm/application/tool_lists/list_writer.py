@@ -316,10 +316,14 @@ def context_message(
 
 
 def unknown_tool_message(name: str, found: Sequence[str]) -> str:
-    """Return the message for a name that call_tool cannot call, with the names of the tools that match it."""
+    """Return the message for a name that call_tool cannot call, with the names of the tools that match it.
+
+    Small models copy the example; without one, they call the tools by their names, which clients refuse.
+    """
     if not found:
         return f"Unknown tool: {name}. Search for what the tool should do."
-    return f"Unknown tool: {name}. Choose one of these and call it with call_tool: {', '.join(found)}."
+    example = f'{{"name": "{CALL_TOOL}", "arguments": {{"name": "{found[0]}", "arguments": {{}}}}}}'
+    return f"Unknown tool: {name}. Call one of these with {CALL_TOOL}, for example {example}: {', '.join(found)}."
 
 
 def search_message(*, found: bool, is_close: bool, has_meaning: bool, how: str) -> str:

@@ -253,7 +253,10 @@ async def test_an_unknown_or_denied_name_brings_the_tools_that_it_matches(catalo
     result = json.loads(answer.result)
     assert result["isError"]
     found = json.loads(result["content"][0]["text"])
-    assert found["message"] == f"Unknown tool: {name}. Choose one of these and call it with call_tool: tool05, tool01."
+    example = '{"name": "call_tool", "arguments": {"name": "tool05", "arguments": {}}}'
+    assert found["message"] == (
+        f"Unknown tool: {name}. Call one of these with call_tool, for example {example}: tool05, tool01."
+    )
     assert named(found["tools"]) == ["tool05"]
     assert found["already_available"] == ["tool01"]
     assert answer.selection.shown == ("tool05",)
