@@ -12,7 +12,8 @@ first right: share of tasks whose first call, without searches, is right; right:
 tasks whose right tools are not in the first list; searched: share of these with a search; looked up: share of these
 with a search or with a guessed name that riglm answered with the tools that it matches. Intervals are of 95 %, and
 differences are to the first arm on the same tasks. An interrupted study goes on with the same command. Without a model
-it says so and ends with code 0. DIR is `RIGLM_EVAL_DATA`, by default `../shared/data`.
+it prints the trials that are in the directory of results, or says that there are none; the code is 0. The sets are in
+`RIGLM_EVAL_DATA`, by default `../shared/data`.
 """
 
 import argparse
@@ -33,12 +34,12 @@ from rich.table import Table
 from benchmarks.evaluation.dataset import DatasetError
 from benchmarks.model_study.conversation import StudyModel
 from benchmarks.model_study.hosts import Arm, StudyHosts
-from benchmarks.model_study.results import Results, ResultsError, summarize
+from benchmarks.model_study.results import Results, ResultsError, read_results, summarize
 from benchmarks.model_study.tasks import StudyData, StudyTask, read_study_data
 from benchmarks.process import StartFailed
 from riglm.cli.output import progress
 
-_TIMEOUT: Final = 600.0
+_TIMEOUT: Final = 3_600.0
 _COLUMNS: Final = {
     "first_right": "first right, %",
     "right": "right, %",
@@ -101,12 +102,16 @@ def _cell(figure: dict[str, float] | None) -> str:
 
 
 def _study(given: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Run the study and return its configuration and its figures."""
+    """Run the study, if there is a model, and return its configuration and its figures."""
+    file = given.results / "trials.jsonl"
+    if not (given.base_url and given.model):
+        study, trials = read_results(file) if file.exists() else ({}, [])
+        return study, list(summarize(trials, given.arms, seed=given.seed))
     data = read_study_data(given.data, max_tools=given.tools, max_tasks=given.tasks, seed=given.seed)
     catalog = hashlib.sha256(json.dumps(data.catalog).encode()).hexdigest()
     study = {"model": given.model, "seed": given.seed, "max_tokens": given.max_tokens, "catalog": catalog}
     given.results.mkdir(parents=True, exist_ok=True)
-    results = Results(given.results / "trials.jsonl", study)
+    results = Results(file, study)
     asyncio.run(run_study(given, data, results))
     return study, list(summarize(results.trials, given.arms, seed=given.seed))
 
@@ -130,9 +135,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data")))
     parser.add_argument("--json", action="store_true", help="print JSON only")
     given = parser.parse_args(arguments)
-    if not given.base_url or not given.model:
-        print("no study: there is no model — fix: name one with --base-url and --model")
-        return 0
     figures: list[dict[str, Any]] = []
     trouble = ""
     try:
@@ -146,8 +148,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if given.json:
         print(json.dumps({"study": study, "arms": figures}, indent=1))
-    else:
+    elif figures:
         _print_table(figures)
+    else:
+        print("no study: there are no trials, and there is no model — fix: name one with --base-url and --model")
     return 0
 
 

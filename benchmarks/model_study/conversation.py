@@ -4,10 +4,11 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from openai import AsyncOpenAI
+from openai.types import CompletionUsage
 
 from benchmarks.model_study.hosts import SEARCHES, Arm, Definition, StudyHost
 from benchmarks.model_study.tasks import StudyTask
@@ -20,7 +21,14 @@ _INSTRUCTIONS: Final = "You are an agent. Use your tools to do what the user wan
 _NAME: Final = re.compile(r'"name"\s*:\s*"([^"]+)"')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall(NamedTuple):
+    """A tool call of a model. `arguments` is empty if they are no JSON object, as after the limit of tokens."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
 class Trial:
     """What a model did with one task in one arm.
 
@@ -34,22 +42,34 @@ class Trial:
     arm: str
     listed: int
     is_hidden: bool
-    searches: int
-    guesses: int
-    first_right: bool | None
-    right: bool
-    requests: int
-    tokens: int
-    cached_tokens: int
-    seconds: float
-    calls: tuple[str, ...]
+    searches: int = 0
+    guesses: int = 0
+    first_right: bool | None = None
+    right: bool = False
+    requests: int = 0
+    tokens: int = 0
+    cached_tokens: int = 0
+    seconds: float = 0.0
+    calls: list[str] = field(default_factory=list)
 
+    def answered(self, usage: CompletionUsage | None) -> None:
+        """Count a request to the model."""
+        self.requests += 1
+        if usage is not None:
+            self.tokens += usage.total_tokens
+            details = usage.prompt_tokens_details
+            self.cached_tokens += (details and details.cached_tokens) or 0
 
-class ModelCall(NamedTuple):
-    """A tool call of a model. `arguments` is empty if they are no JSON object, as after the limit of tokens."""
-
-    name: str
-    arguments: Mapping[str, Any]
+    def called(self, call: ModelCall, reached: str, *, is_known: bool, is_right: bool) -> None:
+        """Count a call. `reached` is the tool that it reaches, empty if the client refuses its name."""
+        self.calls.append(call.name if reached == call.name else f"{call.name} {reached}")
+        if call.name in SEARCHES:
+            self.searches += 1
+        elif call.name == CALL_TOOL and not is_known:
+            self.guesses += 1
+        else:
+            self.first_right = is_right if self.first_right is None else self.first_right
+            self.right = self.right or is_right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +92,11 @@ class StudyModel:
         instructions = "\n\n".join(filter(None, (_INSTRUCTIONS, host.note)))
         messages: list[Any] = [{"role": "system", "content": instructions}, {"role": "user", "content": task.text}]
         listed = {each["name"] for each in host.definitions}
-        called: list[str] = []
-        searches = guesses = requests = tokens = cached = 0
-        first_right: bool | None = None
-        right = False
+        trial = Trial(
+            task=task.id, group=task.group, arm=arm.value, listed=len(listed), is_hidden=not task.right & listed
+        )
         started = time.monotonic()
-        while requests < MAX_REQUESTS and not right:
+        while trial.requests < MAX_REQUESTS and not trial.right:
             answer = await self.client.chat.completions.create(
                 model=self.name,
                 messages=messages,
@@ -86,44 +105,19 @@ class StudyModel:
                 seed=self.seed,
                 max_tokens=self.max_tokens,
             )
-            requests += 1
-            if answer.usage is not None:
-                tokens += answer.usage.total_tokens
-                details = answer.usage.prompt_tokens_details
-                cached += (details and details.cached_tokens) or 0
+            trial.answered(answer.usage)
             calls = read_calls(answer.choices[0].message)
             if not calls:
                 break
-            messages.append(_to_message(calls, requests))
+            messages.append(_to_message(calls, trial.requests))
             for place, call in enumerate(calls):
                 reached = _reached(call, host.definitions)
-                called.append(call.name if reached == call.name else f"{call.name} {reached}")
-                if call.name in SEARCHES:
-                    searches += 1
-                elif call.name == CALL_TOOL and reached not in self.catalog:
-                    guesses += 1
-                else:
-                    is_right = reached in task.right
-                    first_right = is_right if first_right is None else first_right
-                    right = right or is_right
+                trial.called(call, reached, is_known=reached in self.catalog, is_right=reached in task.right)
                 result = await host.call(call.name, call.arguments)
-                messages.append({"role": "tool", "tool_call_id": _call_id(requests, place), "content": result})
-        return Trial(
-            task=task.id,
-            group=task.group,
-            arm=arm.value,
-            listed=len(listed),
-            is_hidden=not task.right & listed,
-            searches=searches,
-            guesses=guesses,
-            first_right=first_right,
-            right=right,
-            requests=requests,
-            tokens=tokens,
-            cached_tokens=cached,
-            seconds=round(time.monotonic() - started, 2),
-            calls=tuple(called),
-        )
+                number = _call_id(trial.requests, place)
+                messages.append({"role": "tool", "tool_call_id": number, "content": result})
+        trial.seconds = round(time.monotonic() - started, 2)
+        return trial
 
 
 def _reached(call: ModelCall, definitions: Sequence[Definition]) -> str:

@@ -36,21 +36,24 @@ class Results:
     """The trials of a study in a file of JSON lines, of which the first is the configuration of the study."""
 
     def __init__(self, file: Path, study: Mapping[str, Any]) -> None:
-        """Read the trials of an interrupted run, or begin the file.
+        """Read the trials of an interrupted run, or begin the file. A line that was not written to its end is removed.
 
         Raises:
-            ResultsError: the file has the trials of a different model or of different tasks.
+            ResultsError: the file has the trials of a different model or of different tasks, or is damaged.
         """
         self._file = file
         self.trials: list[Row] = []
-        if not file.exists():
+        written = file.read_bytes() if file.exists() else b""
+        whole = written[: written.rfind(b"\n") + 1]
+        if len(whole) < len(written):
+            file.write_bytes(whole)
+        if not whole:
             self._append(study)
             return
-        first, *trials = rows(file)
-        self.trials += trials
-        if first != study:
+        found, self.trials = read_results(file)
+        if found != study:
             raise ResultsError(
-                f"{file} is of another study, {json.dumps(first)} — fix: name a new directory with --results"
+                f"{file} is of another study, {json.dumps(found)} — fix: name a new directory with --results"
             )
 
     @property
@@ -66,6 +69,19 @@ class Results:
     def _append(self, row: Mapping[str, Any]) -> None:
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+
+
+def read_results(file: Path) -> tuple[Row, list[Row]]:
+    """Return the configuration of a study and its trials.
+
+    Raises:
+        ResultsError: the file is damaged.
+    """
+    try:
+        study, *trials = rows(file)
+    except ValueError as error:
+        raise ResultsError(f"{file} is damaged: {error} — fix: name a new directory with --results") from error
+    return study, trials
 
 
 def summarize(trials: Sequence[Row], arms: Sequence[str], *, seed: int) -> Iterator[dict[str, Any]]:

@@ -170,9 +170,29 @@ def test_results_of_a_different_model_are_not_mixed(data, model, capsys):
     assert "fix: name a new directory with --results" in capsys.readouterr().err
 
 
-def test_without_a_model_there_is_no_study(data, capsys):
-    assert main(["--data", str(data)]) == 0
+def test_a_trial_that_was_not_written_to_its_end_is_run_again(data, model, capsys):
+    assert run(data, model.url, "--json", "--arms", "all tools") == 0
+    file = data.parent / "results" / "trials.jsonl"
+    file.write_text(file.read_text()[:-20])
+    before, asked = figures(capsys), len(model.requests)
+    assert run(data, model.url, "--json", "--arms", "all tools") == 0
+    assert len(model.requests) == asked + 1
+    assert figures(capsys)["all tools"]["tasks"] == before["all tools"]["tasks"] == 4
+    assert [json.loads(line) for line in file.read_text().splitlines()][1:]
+
+
+def test_without_a_model_the_trials_are_printed_that_are_there(data, model, capsys):
+    results = data.parent / "results"
+    assert main(["--results", str(results)]) == 0
     assert "there is no model" in capsys.readouterr().out
+    assert run(data, model.url, "--json", "--arms", "all tools") == 0
+    found = figures(capsys)
+    model.close()
+    assert main(["--results", str(results), "--json", "--arms", "all tools"]) == 0
+    assert figures(capsys) == found
+    (results / "trials.jsonl").write_text("{}\n{\n{}\n")
+    assert main(["--results", str(results)]) == 2
+    assert "is damaged" in capsys.readouterr().err
 
 
 def test_a_server_that_cannot_be_reached_is_named(data, model, capsys):

@@ -1,10 +1,12 @@
 """The stages of a tool call: meta-tools, whether it may run, and the record of how it ended."""
 
 import time
+from collections.abc import Coroutine
 from functools import partial
 from time import perf_counter
 from typing import Final, NamedTuple
 
+from riglm.application.filtering.meta_tools import MetaTools
 from riglm.application.proxy.member import Member
 from riglm.application.proxy.parts import ProxyParts
 from riglm.application.proxy.request import CALL, Request
@@ -82,33 +84,32 @@ class PermitStage(Stage):
 
     def before(self, request: Request) -> Outcome:
         member = request.member
-        if request.is_by_call_tool:
-            return self._suggest(request)
-        if self._pins.is_strict and member is not None and self._pins.needs_comparison(member.link):
+        if member is not None and self._pins.is_strict and self._pins.needs_comparison(member.link):
             return self._compare(request, member)
-        if member is not None and not self._pins.is_strict and (self._filtering is None or not self._filtering.guards):
-            return None
-        return self._refusal(request)
-
-    async def _suggest(self, request: Request) -> Message | None:
-        """Return the refusal of a call by call_tool; of an unknown tool, the tools that its name matches."""
-        member, meta_tools = request.member, self._meta_tools
-        if self._pins.is_strict and member is not None and self._pins.needs_comparison(member.link):
-            await member.compare_tools(request)
-        tool = request.tool or ""
-        is_unknown = meta_tools is not None and meta_tools.is_unknown(request.session, request.upstreams.names_of(tool))
-        refusal = self._refusal(request, is_unknown=is_unknown)
-        if meta_tools is None or not is_unknown:
-            return refusal
-        result = await meta_tools.suggest(request.session, tool)
-        if result.selection is not None:
-            self._tracking.exposed(request.session, result.selection)
-        return jsonrpc.result(request.id, request.era.complete(result.result))
+        return self._decide(request)
 
     async def _compare(self, request: Request, member: Member) -> Message | None:
         """List the tools of the server first, as they are now."""
         await member.compare_tools(request)
+        decision = self._decide(request)
+        return await decision if isinstance(decision, Coroutine) else decision
+
+    def _decide(self, request: Request) -> Outcome:
+        filtering, meta_tools, tool = self._filtering, self._meta_tools, request.tool or ""
+        if meta_tools is not None and request.is_by_call_tool:
+            if meta_tools.is_unknown(request.session, request.upstreams.names_of(tool)):
+                return self._suggest(request, meta_tools, tool)
+        elif request.member is not None and not self._pins.is_strict and (filtering is None or not filtering.guards):
+            return None
         return self._refusal(request)
+
+    async def _suggest(self, request: Request, meta_tools: MetaTools, tool: str) -> Message:
+        """Record the refusal of an unknown tool, and return the tools that its name matches."""
+        self._refusal(request, is_unknown=True)
+        result = await meta_tools.suggest(request.session, tool)
+        if result.selection is not None:
+            self._tracking.exposed(request.session, result.selection)
+        return jsonrpc.result(request.id, request.era.complete(result.result))
 
     def _refusal(self, request: Request, *, is_unknown: bool = False) -> Message | None:
         member, reason = request.member, ""
