@@ -126,6 +126,9 @@ On a stage there are processes for long that would only read more often.
 METAMCP_CACHE_SECONDS = 0.4
 """Seconds for which a forked riglm does not believe what MetaMCP lists after a change: its stand-in caches for less."""
 
+LIST_WAIT_SECONDS = 60.0
+"""Seconds for which a list of a forked riglm waits for what was learned, so that a busy machine does not change it."""
+
 MARK = "RIGLM_TEST_STAGE"
 """Every process that a test's stage starts carries this variable, so that none is lost from sight."""
 
@@ -320,12 +323,14 @@ def _prepare() -> None:
     """Make once what every riglm would make again: validators of settings, patterns, what a new store needs."""
     from riglm.adapters.analytics.sql import SqlAnalytics
     from riglm.application.control import overrides
+    from riglm.application.prediction import warm_sets
     from riglm.cli.entry import ready
     from riglm.domain.client_support import support_of
     from riglm.domain.everyday import everyday_weights
     from riglm.domain.redaction import Redactor, mask_command
 
     overrides._CACHE_SECONDS = METAMCP_CACHE_SECONDS  # type: ignore[misc]
+    warm_sets._TIMEOUT_SECONDS = warm_sets._ESTIMATE_SECONDS = LIST_WAIT_SECONDS  # type: ignore[misc]
     ready(url="http://localhost/mcp", command=(), values=())
     everyday_weights([(name, f"{name.replace('_', ' ')} with a file") for name in _EVERYDAY])
     everyday_weights(

@@ -24,15 +24,17 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from mcp import MCPError
 from openai import APIConnectionError, AsyncOpenAI, OpenAIError
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.evaluation.dataset import DatasetError
-from benchmarks.model_study.conversation import StudyModel
+from benchmarks.model_study.conversation import ModelError, StudyModel
 from benchmarks.model_study.hosts import Arm, StudyHosts
 from benchmarks.model_study.results import Results, ResultsError, read_results, summarize
 from benchmarks.model_study.tasks import StudyData, StudyTask, read_study_data
@@ -110,10 +112,18 @@ def _study(given: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, An
     data = read_study_data(given.data, max_tools=given.tools, max_tasks=given.tasks, seed=given.seed)
     catalog = hashlib.sha256(json.dumps(data.catalog).encode()).hexdigest()
     study = {"model": given.model, "seed": given.seed, "max_tokens": given.max_tokens, "catalog": catalog}
+    study["riglm"] = version("riglm")
     given.results.mkdir(parents=True, exist_ok=True)
     results = Results(file, study)
     asyncio.run(run_study(given, data, results))
     return study, list(summarize(results.trials, given.arms, seed=given.seed))
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
 
 
 def _leaves(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
@@ -125,12 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--base-url", metavar="URL", default=os.environ.get("OPENAI_BASE_URL"), help="of the API")
     parser.add_argument("--model", metavar="NAME", help="name of the model at this API")
-    parser.add_argument("--tasks", type=int, default=200, metavar="N", help="number of tasks (default: 200)")
-    parser.add_argument("--tools", type=int, default=100, metavar="N", help="maximum number of tools (default: 100)")
+    parser.add_argument("--tasks", type=_positive, default=200, metavar="N", help="number of tasks (default: 200)")
+    parser.add_argument("--tools", type=_positive, default=100, metavar="N", help="maximum of tools (default: 100)")
     parser.add_argument("--arms", nargs="+", choices=[arm.value for arm in Arm], default=[arm.value for arm in Arm])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--max-tokens", type=int, default=128, metavar="N", help="of an answer (default: 128)")
-    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="trials of an arm at a time (default: 1)")
+    parser.add_argument("--max-tokens", type=_positive, default=128, metavar="N", help="of an answer (default: 128)")
+    parser.add_argument("--at-once", type=_positive, default=1, metavar="N", help="trials of an arm in parallel")
     parser.add_argument("--results", type=Path, default=Path(".cache/model-study"), metavar="DIR")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data")))
     parser.add_argument("--json", action="store_true", help="print JSON only")
@@ -141,7 +151,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study, figures = _study(given)
     except* APIConnectionError:
         trouble = f"{given.base_url} cannot be reached — fix: start the server of the model, or correct --base-url"
-    except* (DatasetError, ResultsError, StartFailed, OpenAIError) as errors:
+    except* (OpenAIError, ModelError) as errors:
+        reason = str(next(iter(_leaves(errors)))) or "its answer is no chat completion"
+        trouble = f"{given.base_url} cannot be used: {reason} — fix: name the API of a model that calls tools"
+    except* (DatasetError, MCPError, OSError, ResultsError, StartFailed) as errors:
         trouble = str(next(iter(_leaves(errors))))
     if trouble:
         print(trouble, file=sys.stderr)

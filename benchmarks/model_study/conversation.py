@@ -3,12 +3,14 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from openai import AsyncOpenAI
 from openai.types import CompletionUsage
+from openai.types.chat import ChatCompletion
 
 from benchmarks.model_study.hosts import SEARCHES, Arm, Definition, StudyHost
 from benchmarks.model_study.tasks import StudyTask
@@ -18,7 +20,12 @@ MAX_REQUESTS: Final = 3
 """Requests to the model for one task."""
 
 _INSTRUCTIONS: Final = "You are an agent. Use your tools to do what the user wants. Call one tool at a time."
+_MAX_TEXT: Final = 20_000
 _NAME: Final = re.compile(r'"name"\s*:\s*"([^"]+)"')
+
+
+class ModelError(Exception):
+    """Raised when the server answers with something other than a chat completion."""
 
 
 class ModelCall(NamedTuple):
@@ -28,13 +35,24 @@ class ModelCall(NamedTuple):
     arguments: Mapping[str, Any]
 
 
+class CallKind(StrEnum):
+    """What a call is for its task. A guess is a name given to call_tool that riglm answers with the tools it matches.
+
+    Calls of names that are not in the list are wrong, because clients refuse them.
+    """
+
+    SEARCH = "search"
+    GUESS = "guess"
+    RIGHT = "right"
+    WRONG = "wrong"
+
+
 @dataclass(slots=True, kw_only=True)
 class Trial:
     """What a model did with one task in one arm.
 
-    `is_hidden` is True if no right tool was in the first list. `guesses` are calls by call_tool of a name that no tool
-    has, which riglm answers with the tools that the name matches. `first_right` is None if the model called no tool but
-    searches. `tokens` are those of all prompts and answers, of which `cached_tokens` were read from a prompt cache.
+    `is_hidden` is True if no right tool was in the first list. `tokens` are those of all prompts and answers, of which
+    `cached_tokens` were read from a prompt cache. `calls` have their name and their kind; by call_tool, both names.
     """
 
     task: str
@@ -42,15 +60,16 @@ class Trial:
     arm: str
     listed: int
     is_hidden: bool
-    searches: int = 0
-    guesses: int = 0
-    first_right: bool | None = None
-    right: bool = False
     requests: int = 0
     tokens: int = 0
     cached_tokens: int = 0
     seconds: float = 0.0
-    calls: list[str] = field(default_factory=list)
+    calls: list[tuple[str, CallKind]] = field(default_factory=list)
+
+    @property
+    def is_right(self) -> bool:
+        """True if a right tool was called."""
+        return any(kind is CallKind.RIGHT for _, kind in self.calls)
 
     def answered(self, usage: CompletionUsage | None) -> None:
         """Count a request to the model."""
@@ -59,17 +78,6 @@ class Trial:
             self.tokens += usage.total_tokens
             details = usage.prompt_tokens_details
             self.cached_tokens += (details and details.cached_tokens) or 0
-
-    def called(self, call: ModelCall, reached: str, *, is_known: bool, is_right: bool) -> None:
-        """Count a call. `reached` is the tool that it reaches, empty if the client refuses its name."""
-        self.calls.append(call.name if reached == call.name else f"{call.name} {reached}")
-        if call.name in SEARCHES:
-            self.searches += 1
-        elif call.name == CALL_TOOL and not is_known:
-            self.guesses += 1
-        else:
-            self.first_right = is_right if self.first_right is None else self.first_right
-            self.right = self.right or is_right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +96,7 @@ class StudyModel:
 
         Raises:
             openai.OpenAIError: the server cannot be reached or refuses the request.
+            ModelError: its answer is no chat completion.
         """
         instructions = "\n\n".join(filter(None, (_INSTRUCTIONS, host.note)))
         messages: list[Any] = [{"role": "system", "content": instructions}, {"role": "user", "content": task.text}]
@@ -96,35 +105,59 @@ class StudyModel:
             task=task.id, group=task.group, arm=arm.value, listed=len(listed), is_hidden=not task.right & listed
         )
         started = time.monotonic()
-        while trial.requests < MAX_REQUESTS and not trial.right:
-            answer = await self.client.chat.completions.create(
-                model=self.name,
-                messages=messages,
-                tools=[_to_function(each) for each in host.definitions],
-                temperature=0,
-                seed=self.seed,
-                max_tokens=self.max_tokens,
-            )
+        while trial.requests < MAX_REQUESTS and not trial.is_right:
+            answer = await self._ask(messages, host.definitions)
             trial.answered(answer.usage)
             calls = read_calls(answer.choices[0].message)
             if not calls:
                 break
             messages.append(_to_message(calls, trial.requests))
             for place, call in enumerate(calls):
-                reached = _reached(call, host.definitions)
-                trial.called(call, reached, is_known=reached in self.catalog, is_right=reached in task.right)
+                name = f"{call.name} {_inner_name(call)}" if call.name == CALL_TOOL else call.name
+                offered = {each["name"] for each in host.definitions}
+                trial.calls.append((name, classify(call, offered, right=task.right, catalog=self.catalog)))
                 result = await host.call(call.name, call.arguments)
                 number = _call_id(trial.requests, place)
                 messages.append({"role": "tool", "tool_call_id": number, "content": result})
         trial.seconds = round(time.monotonic() - started, 2)
         return trial
 
+    async def _ask(self, messages: list[Any], definitions: Sequence[Definition]) -> ChatCompletion:
+        try:
+            answer = await self.client.chat.completions.create(
+                model=self.name,
+                messages=messages,
+                tools=[_to_function(each) for each in definitions],
+                temperature=0,
+                seed=self.seed,
+                max_tokens=self.max_tokens,
+            )
+        except ValueError as error:
+            raise ModelError from error
+        if not getattr(answer, "choices", None) or answer.choices[0].message is None:
+            raise ModelError
+        return answer
 
-def _reached(call: ModelCall, definitions: Sequence[Definition]) -> str:
-    """Return the tool that a call reaches, empty if the client refuses its name."""
-    if call.name not in {each["name"] for each in definitions}:
-        return ""
-    return str(call.arguments.get("name", "")) if call.name == CALL_TOOL else call.name
+
+def classify(
+    call: ModelCall, offered: Collection[str], *, right: Collection[str], catalog: Collection[str]
+) -> CallKind:
+    """Return what a call is, with the names in the list, those of right tools, and those of all tools."""
+    inner = _inner_name(call)
+    if call.name not in offered:
+        return CallKind.WRONG
+    name = inner if call.name == CALL_TOOL else call.name
+    if name in SEARCHES:
+        return CallKind.SEARCH
+    if name in right:
+        return CallKind.RIGHT
+    return CallKind.GUESS if call.name == CALL_TOOL and name and name not in catalog else CallKind.WRONG
+
+
+def _inner_name(call: ModelCall) -> str:
+    """Return the name that a call gives to call_tool."""
+    name = call.arguments.get("name")
+    return name if isinstance(name, str) else ""
 
 
 def read_calls(message: Any) -> list[ModelCall]:
@@ -135,7 +168,7 @@ def read_calls(message: Any) -> list[ModelCall]:
     """
     if message.tool_calls:
         return [ModelCall(each.function.name, _read_object(each.function.arguments)) for each in message.tool_calls]
-    text = message.content or ""
+    text = (message.content or "")[:_MAX_TEXT]
     for found in _objects(text):
         arguments = found.get("arguments", found.get("parameters", {}))
         if isinstance(found.get("name"), str):
@@ -160,7 +193,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _read_object(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

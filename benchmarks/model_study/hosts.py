@@ -1,5 +1,6 @@
 """How each arm of the study gives tools to the model and runs its calls: with riglm, or as clients do without it."""
 
+import hashlib
 import json
 import logging
 import shutil
@@ -138,7 +139,7 @@ class StudyHosts:
     def __init__(self, catalog: Sequence[Definition], directory: Path) -> None:
         """`directory` keeps the catalog and the learned state, and the data of the running riglm processes."""
         self._catalog = catalog
-        self._directory = directory
+        self._directory = directory = directory.resolve()
         self._learned = directory / "learned"
         directory.mkdir(parents=True, exist_ok=True)
         file = directory / "catalog.json"
@@ -151,8 +152,8 @@ class StudyHosts:
         Raises:
             StartFailed: riglm does not start.
         """
-        done = self._learned / "done"
-        if done.exists():
+        done, digest = self._learned / "done", hashlib.sha256(json.dumps(sessions).encode()).hexdigest()
+        if done.exists() and done.read_text() == digest:
             return
         shutil.rmtree(self._learned, ignore_errors=True)
         logging.getLogger("client").setLevel(logging.ERROR)  # the client warns of each call of a tool that is hidden
@@ -165,7 +166,7 @@ class StudyHosts:
                         await client.call_tool(call, {})
         finally:
             served.process.stop()
-        done.touch()
+        done.write_text(digest)
 
     @asynccontextmanager
     async def open(self, arm: Arm) -> AsyncIterator[StudyHost]:

@@ -14,18 +14,22 @@ _RESAMPLES: Final = 10_000
 _BOUNDS: Final = (2.5, 97.5)
 
 FIGURES: Final[Mapping[str, Callable[[Row], float]]] = {
-    "first_right": lambda trial: 100.0 * bool(trial["first_right"]),
-    "right": lambda trial: 100.0 * trial["right"],
+    "first_right": lambda trial: 100.0 * (next((kind for kind in _kinds(trial) if kind != "search"), "") == "right"),
+    "right": lambda trial: 100.0 * ("right" in _kinds(trial)),
     "hidden": lambda trial: 100.0 * trial["is_hidden"],
-    "searched_when_hidden": lambda trial: 100.0 * (trial["searches"] > 0) if trial["is_hidden"] else np.nan,
+    "searched_when_hidden": lambda trial: 100.0 * ("search" in _kinds(trial)) if trial["is_hidden"] else np.nan,
     "looked_up_when_hidden": lambda trial: (
-        100.0 * (trial["searches"] + trial["guesses"] > 0) if trial["is_hidden"] else np.nan
+        100.0 * (not {"search", "guess"}.isdisjoint(_kinds(trial))) if trial["is_hidden"] else np.nan
     ),
     "tokens": lambda trial: trial["tokens"],
     "requests": lambda trial: trial["requests"],
     "seconds": lambda trial: trial["seconds"],
 }
 """Figures by name: shares in percent, and means per task."""
+
+
+def _kinds(trial: Row) -> list[str]:
+    return [kind for _, kind in trial["calls"]]
 
 
 class ResultsError(Exception):

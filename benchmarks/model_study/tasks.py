@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from benchmarks.evaluation.dataset import CATALOG, find_sets, rows
+from benchmarks.evaluation.dataset import CATALOG, DatasetError, find_sets, rows
 from riglm.application.reports.session_replay import digest, usual_schema
 
 SETS: Final = ("workbench", "taubench", "toolathlon")
@@ -63,7 +63,7 @@ def read_study_data(data: Path, *, max_tools: int, max_tasks: int, seed: int) ->
     The catalog has the servers that sessions begin with most often, up to `max_tools` tools.
 
     Raises:
-        DatasetError: a set is missing.
+        DatasetError: a set is missing, or no task has its tools among so few.
     """
     sets = [_read_set(directory) for directory in find_sets(data, SETS, side=_SIDE, file="sessions.jsonl")]
     tools = [tool for one in sets for tool in one.tools]
@@ -75,6 +75,8 @@ def read_study_data(data: Path, *, max_tools: int, max_tasks: int, seed: int) ->
     asked = [session for session in sessions if not digest(f"{seed} {session.group}") % 2]
     tasks = [task for task in _group_tasks(asked) if task.right <= names]
     tasks.sort(key=lambda task: digest(f"{seed} {task.id}"))
+    if not tasks:
+        raise DatasetError(f"no task can be solved with {max_tools} tools — fix: give more with --tools")
     calls = (tuple(call for call in session.calls if call in names)[:MAX_CALLS] for session in learned)
     return StudyData(
         catalog=tuple(catalog), learned=tuple(each for each in calls if each), tasks=tuple(tasks[:max_tasks])

@@ -218,13 +218,12 @@ def test_calls_that_a_server_leaves_as_text_are_read(text, expected):
 
 def test_intervals_are_those_of_the_groups_and_differences_of_the_same_tasks():
     def trial(task: int, arm: str, *, right: bool) -> dict[str, Any]:
-        numbers = {"searches": 0, "guesses": 0, "tokens": 1, "requests": 1, "seconds": 1}
+        numbers = {"tokens": 1, "requests": 1, "seconds": 1}
         return {
             "task": f"{task}",
             "group": f"{task // 5}",
             "arm": arm,
-            "right": right,
-            "first_right": right,
+            "calls": [["a", "right" if right else "wrong"]],
             "is_hidden": False,
         } | numbers
 

@@ -105,6 +105,16 @@ def test_the_terminal_shows_the_verdict_a_plot_by_day_the_strategies_and_the_too
     assert "Never used, of the tools that were shown: " in shown
 
 
+def test_a_day_without_a_list_that_hid_something_has_no_hit_rate(recorded):
+    """A list of all tools never misses one."""
+    session = a_session(started_at=1.0, tools_available=TOOLS[:3])
+    listed = an_exposure(session, *TOOLS[:3], timestamp=1.0, mode="shadow")
+    report = json.loads(recorded([session, listed, an_invocation(session, TOOLS[0])])("report", "--json"))
+    (day,) = report["days"]
+    assert day["calls"] == 1
+    assert day["hit_rate"] is day["new_hit_rate"] is day["hit_rate_interval"] is None
+
+
 def test_a_fresh_store_gives_a_message_that_helps(recorded, tmp_path):
     ask = recorded()
     assert "riglm init" in ask("report")

@@ -206,7 +206,7 @@ def _explain_empty(figures: Observations, rules: FilteringSettings, stored: int)
 
 def _explain_no_use(usage: UsageFigures, stored: int) -> str:
     if not stored:
-        return "no session is recorded. Start a client whose servers `riglm init` moved behind riglm."
+        return "no session is recorded. Move a client's servers behind riglm with `riglm init`, and start the client."
     if not usage.sessions:
         return (
             f"none of the {format_count(stored, 'session')} in the store counts. They started earlier, have another "
@@ -427,11 +427,14 @@ def _day_fields(
     day: str, steps: Sequence[JudgedCall], lists: Sequence[ListObservation], uses: Sequence[CallObservation]
 ) -> dict[str, Any]:
     replayed = figures(steps)
+    interval = _to_percents(wilson(sum(step.is_hit for step in steps), len(steps)))
+    if all(step.shown == step.available for step in steps):  # a list of all tools cannot miss one
+        replayed["hit_rate"] = replayed["new_hit_rate"] = interval = None
     judged = [use for use in uses if use.hides]
     return {
         "day": day,
         **{name: replayed[name] for name in _OF_DAY},
-        "hit_rate_interval": _to_percents(wilson(sum(step.is_hit for step in steps), len(steps))),
+        "hit_rate_interval": interval,
         "recorded": {
             **_list_fields(lists),
             "calls": len(judged),
@@ -480,10 +483,10 @@ EXPLANATION: Final = (
     "makes the first list of each session from the sessions before it in the store, without contexts; it compares "
     "strategies. price is that of all model requests, with prompt caching, relative to no proxy; it takes "
     "two sessions. hit_rate is the share of calls whose tool was in the list, new_hit_rate the same for tools that the "
-    "session had not used before; of recorded lists, only those that hid something count; with preload hints, tools "
-    "without one count as hidden, and no proxy as the client's tool search. Ranges hold the true number in 95 of 100 "
-    "cases. Tokens are estimates: hidden less those of the meta-tools and their results, less re-sent is net. `riglm "
-    "report --json` with the same options prints the same figures."
+    "session had not used before; only recorded lists and replayed days that hid something count; with preload hints, "
+    "tools without one count as hidden, and no proxy as the client's tool search. Ranges hold the true number in 95 of "
+    "100 cases. Tokens are estimates: hidden less those of the meta-tools and their results, less re-sent is net. "
+    "`riglm report --json` with the same options prints the same figures."
 )
 """What the two ways to know are, and why they differ."""
 
