@@ -1,19 +1,26 @@
 """Does a model call the right tool with riglm's list, and does it search for the tools that the list hides?
 
-    python -m benchmarks.model_study --base-url URL --model NAME [--tasks N] [--arms ARM ...] [--json] [options]
+    python -m benchmarks.model_study --base-url URL --model NAME [options]
 
-Tasks of public data sets are given to a model behind an API that is compatible with OpenAI's (`OPENAI_API_KEY`), each
-in four arms: with all tools (`all tools`), with riglm's list and search (`riglm`), with a client's own tool search
-(`search only`, emulated), and with the same search and riglm's preload hints (`riglm's hints`). riglm runs as a client
-starts it, in a process for each task, after it has recorded sessions of other templates. A trial ends with a call of a
-right tool, without a call, or after three requests.
+Tasks of public data sets go to a model behind an API that is compatible with OpenAI's; `OPENAI_API_KEY` is its key.
+Each task is run in four arms:
 
-first right: share of tasks whose first call, without searches, is right; right: within three requests; hidden: share of
-tasks whose right tools are not in the first list; searched: share of these with a search; looked up: share of these
-with a search or with a guessed name that riglm answered with the tools that it matches. Intervals are of 95 %, and
-differences are to the first arm on the same tasks. An interrupted study goes on with the same command. Without a model
-it prints the trials that are in the directory of results, or says that there are none; the code is 0. The sets are in
-`RIGLM_EVAL_DATA`, by default `../shared/data`.
+    all tools      the model gets all tools
+    riglm          riglm's list and search, in a riglm process as a client starts it
+    search only    a client's own tool search, emulated: names in the system prompt, definitions by a search
+    riglm's hints  the same search, with the tools loaded from the start that have a preload hint of riglm
+
+riglm has recorded sessions of other templates before. A trial ends with a call of a right tool, with an answer without
+a call, or after three requests. The columns are means per task:
+
+    first right    tasks whose first call, without searches, is right
+    right          tasks with a right call
+    hidden         tasks whose right tools are not in the first list
+    searched       of these, tasks with a search
+    looked up      of these, tasks with a search, or with an unknown name that riglm answers with the tools it matches
+
+Differences are to the first arm, on the same tasks. An interrupted study goes on with the same command. Without a
+model, the command prints the trials that are in the directory of results.
 """
 
 import argparse
@@ -138,11 +145,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=_positive, default=200, metavar="N", help="number of tasks (default: 200)")
     parser.add_argument("--tools", type=_positive, default=100, metavar="N", help="maximum of tools (default: 100)")
     parser.add_argument("--arms", nargs="+", choices=[arm.value for arm in Arm], default=[arm.value for arm in Arm])
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of the model, the sample of tasks and the intervals")
     parser.add_argument("--max-tokens", type=_positive, default=128, metavar="N", help="of an answer (default: 128)")
     parser.add_argument("--at-once", type=_positive, default=1, metavar="N", help="trials of an arm in parallel")
-    parser.add_argument("--results", type=Path, default=Path(".cache/model-study"), metavar="DIR")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data")))
+    parser.add_argument("--results", type=Path, default=Path(".cache/model-study"), metavar="DIR", help="directory")
+    data = Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data"))
+    parser.add_argument("--data", type=Path, default=data, metavar="DIR", help="the sets; by default RIGLM_EVAL_DATA")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     given = parser.parse_args(arguments)
     figures: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from benchmarks.model_study.__main__ import main
-from benchmarks.model_study.conversation import read_calls
+from benchmarks.model_study.conversation import CallKind, ModelCall, classify, read_calls
 from benchmarks.model_study.hosts import HOST_SEARCH
 from benchmarks.model_study.results import summarize
 from openai.types.chat import ChatCompletionMessage
@@ -201,6 +201,26 @@ def test_a_server_that_cannot_be_reached_is_named(data, model, capsys):
     assert f"{model.url} cannot be reached" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("answer", [{}, {"choices": []}, {"choices": [{"index": 0, "message": None}]}])
+def test_an_answer_that_is_no_chat_completion_is_named(data, model, capsys, answer):
+    model.answer = lambda _: answer
+    assert run(data, model.url, "--arms", "all tools") == 2
+    assert f"{model.url} cannot be used: its answer is no chat completion" in capsys.readouterr().err
+
+
+def test_options_that_leave_no_task_are_refused(data, model, capsys):
+    assert run(data, model.url, "--tools", "3") == 2
+    assert "no task can be solved with 3 tools" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run(data, model.url, "--at-once", "0")
+
+
+def test_results_can_be_in_a_directory_that_is_named_relative_to_this_one(data, model, capsys, monkeypatch):
+    monkeypatch.chdir(data.parent)
+    assert run(data, model.url, "--json", "--arms", "riglm", "--results", "here", tasks=1) == 0
+    assert figures(capsys)["riglm"]["tasks"] == 1
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -214,6 +234,28 @@ def test_a_server_that_cannot_be_reached_is_named(data, model, capsys):
 )
 def test_calls_that_a_server_leaves_as_text_are_read(text, expected):
     assert read_calls(ChatCompletionMessage(role="assistant", content=text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "kind"),
+    [
+        ("read", {}, CallKind.RIGHT),
+        ("list", {}, CallKind.WRONG),
+        ("write", {}, CallKind.WRONG),  # is right, but not listed: clients refuse it
+        (CALL, {"name": "write"}, CallKind.RIGHT),
+        (CALL, {"name": "delete"}, CallKind.WRONG),
+        (CALL, {"name": "invented"}, CallKind.GUESS),
+        (CALL, {"name": 5}, CallKind.WRONG),
+        (CALL, {}, CallKind.WRONG),
+        (SEARCH, {"query": "write"}, CallKind.SEARCH),
+        (CALL, {"name": SEARCH}, CallKind.SEARCH),
+        (HOST_SEARCH, {"query": "write"}, CallKind.WRONG),
+    ],
+)
+def test_calls_count_by_what_is_listed(name, arguments, kind):
+    offered, right = {"read", "list", SEARCH, CALL}, {"read", "write"}
+    call = ModelCall(name, arguments)
+    assert classify(call, offered, right=right, catalog={"read", "list", "write", "delete"}) is kind
 
 
 def test_intervals_are_those_of_the_groups_and_differences_of_the_same_tasks():
