@@ -151,7 +151,8 @@ def classify(
         return CallKind.SEARCH
     if name in right:
         return CallKind.RIGHT
-    return CallKind.GUESS if call.name == CALL_TOOL and name and name not in catalog else CallKind.WRONG
+    is_unknown = bool(name) and name not in catalog and name not in offered
+    return CallKind.GUESS if call.name == CALL_TOOL and is_unknown else CallKind.WRONG
 
 
 def _inner_name(call: ModelCall) -> str:

@@ -247,6 +247,7 @@ def test_calls_that_a_server_leaves_as_text_are_read(text, expected):
         (CALL, {"name": "invented"}, CallKind.GUESS),
         (CALL, {"name": 5}, CallKind.WRONG),
         (CALL, {}, CallKind.WRONG),
+        (CALL, {"name": CALL}, CallKind.WRONG),
         (SEARCH, {"query": "write"}, CallKind.SEARCH),
         (CALL, {"name": SEARCH}, CallKind.SEARCH),
         (HOST_SEARCH, {"query": "write"}, CallKind.WRONG),
