@@ -330,7 +330,7 @@ def _prepare() -> None:
     from riglm.domain.redaction import Redactor, mask_command
 
     overrides._CACHE_SECONDS = METAMCP_CACHE_SECONDS  # type: ignore[misc]
-    warm_sets._TIMEOUT_SECONDS = warm_sets._ESTIMATE_SECONDS = LIST_WAIT_SECONDS  # type: ignore[misc]
+    warm_sets._WAIT_SECONDS = LIST_WAIT_SECONDS  # type: ignore[misc]
     ready(url="http://localhost/mcp", command=(), values=())
     everyday_weights([(name, f"{name.replace('_', ' ')} with a file") for name in _EVERYDAY])
     everyday_weights(

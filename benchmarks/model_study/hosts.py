@@ -166,6 +166,9 @@ class StudyHosts:
                         await client.call_tool(call, {})
         finally:
             served.process.stop()
+        for name in _CLIENTS.values():  # an earlier session of each client, which estimates what its lists are made of
+            async with self._client(self._learned, name):
+                pass
         done.write_text(digest)
 
     @asynccontextmanager

@@ -25,8 +25,7 @@ RECHECK_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 60.0
 """Seconds after which a strategy that failed is tried again, if a fallback made the warm set."""
 
-_TIMEOUT_SECONDS: Final = 1.0  # a query takes milliseconds: this is for a disk that hangs
-_ESTIMATE_SECONDS: Final = 5.0  # an estimate takes up to a second, more on a busy machine; clients wait for ten
+_WAIT_SECONDS: Final = 5.0  # an estimate takes up to a second, more on a busy machine; clients wait for ten
 _MAX_KEPT: Final = 1_000
 _log: Final = logging.getLogger("riglm.prediction")
 
@@ -43,7 +42,8 @@ class WarmSets:
     """One warm set for each principal, client, profile and project, the same in every process and after every restart.
 
     It is recomputed by the strategy at the start of a session, once the evidence has grown by 30 % or the period has
-    ended. A session waits for that for at most five seconds; then its list is made from the one before.
+    ended. A session waits for that for at most five seconds; then its list is made from the one before, and may change
+    when the new one is there. While a disk hangs, only the first session waits.
     """
 
     def __init__(
@@ -69,11 +69,12 @@ class WarmSets:
         self._learned: tuple[tuple[object, ...], LearnedSessions] | None = None
         self._kept: OrderedDict[WarmSetKey, _Kept] = OrderedDict()
         self._reading: dict[WarmSetKey, asyncio.Task[None]] = {}
+        self._late = set[WarmSetKey]()
         self._on_change: Callable[[], None] = lambda: None
         self._guarded = FailingOpen(_log, "recorded use could not be read; lists are made from what was read last, and")
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Register a callback for replaced warm sets."""
+        """Register a callback for replaced warm sets, and for those that a session did not wait for."""
         self._on_change = callback
 
     def follow(self, settings: PredictionSettings) -> None:
@@ -95,8 +96,11 @@ class WarmSets:
         kept, reading = self._kept.get(key), self._reading.get(key)
         if reading is None and kept is not None and time.monotonic() - kept.read_at < RECHECK_SECONDS:
             return
-        done, _ = await asyncio.wait({reading or self._begin_reading(key, candidates)}, timeout=_ESTIMATE_SECONDS)
+        if key in self._late:
+            return
+        done, _ = await asyncio.wait({reading or self._begin_reading(key, candidates)}, timeout=_WAIT_SECONDS)
         if not done:
+            self._late.add(key)
             _log.info("a list is made before what was learned last is known: it took too long")
 
     async def close(self) -> None:
@@ -106,8 +110,12 @@ class WarmSets:
 
     def _begin_reading(self, key: WarmSetKey, candidates: Sequence[str]) -> asyncio.Task[None]:
         reading = self._reading[key] = asyncio.get_running_loop().create_task(self._read(key, candidates))
-        reading.add_done_callback(lambda _: self._reading.pop(key, None))
+        reading.add_done_callback(lambda _: self._end_reading(key))
         return reading
+
+    def _end_reading(self, key: WarmSetKey) -> None:
+        self._reading.pop(key, None)
+        self._late.discard(key)
 
     def _key(self, session: Session) -> WarmSetKey:
         return WarmSetKey(
@@ -120,8 +128,7 @@ class WarmSets:
     async def _read(self, key: WarmSetKey, candidates: Sequence[str]) -> None:
         strategy = self._strategy
         with self._guarded:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                found, sessions = await self._asking.run(lambda: self._stored(key))
+            found, sessions = await self._asking.run(lambda: self._stored(key))
             is_due = bool(sessions) and self._is_due(found, len(sessions), candidates)
             if found is not None or not is_due:
                 self._keep(key, found, candidates)
@@ -137,7 +144,7 @@ class WarmSets:
         self._kept[key] = _Kept(found, time.monotonic(), candidates)
         if len(self._kept) > _MAX_KEPT:
             self._kept.popitem(last=False)
-        if before is not None and before.warm_set != found:
+        if found != (None if before is None else before.warm_set) and (before is not None or key in self._late):
             self._on_change()
 
     def _stored(self, key: WarmSetKey) -> tuple[WarmSet | None, Sequence[SessionUse]]:

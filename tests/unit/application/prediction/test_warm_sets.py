@@ -15,7 +15,7 @@ from riglm.domain.session import PROFILE, ClientInfo
 from riglm.ports.predictor import PredictorPort
 from tests.records import a_session, an_invocation
 from tests.stores.memory import InMemoryAnalytics
-from tests.waiting import WAIT_SECONDS
+from tests.waiting import WAIT_SECONDS, wait_until_async
 
 DAY = 86_400.0
 NOON = 20_000 * DAY + DAY / 2
@@ -127,8 +127,7 @@ class Stage:
 @pytest.fixture(autouse=True)
 def _every_session_reads_the_store(monkeypatch):
     monkeypatch.setattr(f"{MODULE}.RECHECK_SECONDS", -1.0)
-    for name in ("_TIMEOUT_SECONDS", "_ESTIMATE_SECONDS"):
-        monkeypatch.setattr(f"{MODULE}.{name}", 60.0)  # a loaded machine stops for seconds
+    monkeypatch.setattr(f"{MODULE}._WAIT_SECONDS", 60.0)  # a loaded machine stops for seconds
 
 
 @pytest.fixture
@@ -209,11 +208,13 @@ async def test_a_store_that_fails_leaves_what_was_read_last(stage, caplog):
 
 
 async def test_a_store_that_hangs_is_not_waited_for_and_counts_when_it_answers(stage, monkeypatch):
-    monkeypatch.setattr(f"{MODULE}._TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(f"{MODULE}._WAIT_SECONDS", 0.01)
     stage.record(3, "read")
     stage.store.go.clear()
     assert await stage.usage() is None
+    monkeypatch.setattr(f"{MODULE}._WAIT_SECONDS", 60.0)
+    assert await stage.usage() is None  # at once: only the first session waits
+    assert stage.changes == 0
     stage.store.go.set()
-    async with asyncio.timeout(WAIT_SECONDS):
-        while await stage.usage() is None:
-            await asyncio.sleep(0)
+    await wait_until_async(lambda: stage.changes, "the lists that were made without it are made again")
+    assert await stage.usage() is not None
