@@ -13,7 +13,8 @@ from uuid import UUID
 
 import typer
 
-from riglm.adapters.analytics import tables
+from riglm.adapters.analytics import copying, tables
+from riglm.adapters.analytics.engine import database_file, safe_url
 from riglm.adapters.analytics.tables import SCHEMA_REVISION, SchemaStatus
 from riglm.adapters.configuration.loading import Options, load
 from riglm.adapters.configuration.locations import store_path, store_url
@@ -45,6 +46,9 @@ _CLOCK_AHEAD: Final = (
     "clock: it is {days:.0f} days ahead of the records of earlier days and of the last purge; age is measured at the "
     "later of the two — fix: set the clock, or give --older-than if it is right"
 )
+
+
+_HASHES: Final = "the other database needs the same key — fix: copy riglm.key next to it, or set privacy.key"
 
 
 @app.command()
@@ -324,6 +328,32 @@ def _drop_shared(container: Container, settings: Settings, sessions: Sequence[UU
             err=True,
         )
         return 0
+
+
+@app.command()
+def copy(
+    to: Annotated[str, typer.Option("--to", metavar="URL|FILE", help="A URL of PostgreSQL, or a file of SQLite.")],
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the store into another database, SQLite or PostgreSQL.
+
+    It is safe while riglm is running, and continues after an interruption: what is there already is overwritten, and
+    other records of the other database stay.
+    """
+    settings = settings_of(config)
+    source = require_store(settings).store_url()
+    target = to if "://" in to else f"sqlite:///{Path(to).expanduser().absolute()}"
+    if database_file(target) == database_file(source) and target.split("?")[0] == source.split("?")[0]:
+        raise ConfigurationError("--to: it is the store itself — fix: name a different database")
+    rows = copying.count_rows(source)
+    with progress("copying", sum(rows.values())) as advance:
+        copying.copy_store(source, target, advance)
+    copied = copying.count_rows(target)
+    fields = {"to": safe_url(target), "tables": {name: {"rows": rows[name], "copied": copied[name]} for name in rows}}
+    lines = [f"{rows[name]:>10} {copied[name]:>10}  {name}" for name in rows if copied[name]]
+    lines = [f"{'store':>10} {'copy':>10}  table", *lines, f"hashes: {_HASHES}"]
+    print_result(fields, "\n".join(lines), as_json=as_json)
 
 
 @app.command()

@@ -6,11 +6,16 @@ import json
 import sys
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
+from riglm.adapters.analytics.copying import copy_store
+from riglm.adapters.analytics.engine import reading, writing
 from riglm.adapters.analytics.sql import SqlAnalytics
+from riglm.adapters.analytics.tables import CompactUuid, JsonText, SafeText, engine_for, forgotten, metadata
 from riglm.adapters.private_files import load_or_create_key
 from riglm.adapters.spool.file_lock import spool_directory
 from riglm.adapters.spool.sqlite_spool import SqliteSpool
@@ -23,10 +28,11 @@ from riglm.domain.session import ClientInfo
 from tests.contracts.maintenance_contract import a_used_session
 from tests.records import a_session, an_invocation
 from tests.stores import valkey
+from tests.unit.application.reports.shadowed import worked
 
 DAY = 86_400.0
 NEEDS_STORE = pytest.mark.parametrize(
-    "words", [["purge"], ["vacuum"], ["export", "--out", "x"], ["forget", "--client", "x"]]
+    "words", [["purge"], ["vacuum"], ["export", "--out", "x"], ["forget", "--client", "x"], ["copy", "--to", "x"]]
 )
 
 
@@ -356,3 +362,66 @@ def test_nothing_of_whoever_was_forgotten_stays_in_the_files(store, used, tmp_pa
     assert any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
     done("forget", "--session", str(session.id), "--yes")
     assert not any(b"s3cret" in file.read_bytes() for file in tmp_path.iterdir())
+
+
+def a_row(table):
+    """A row with a value of each type, of which text holds what PostgreSQL has no characters for."""
+    values = {
+        CompactUuid: uuid4(),
+        SafeText: "a\x00\ud800é",
+        JsonText: {"ä": [1, None]},
+        sa.String: "x",
+        sa.LargeBinary: b"\x00\x01\x02\x03" * 2,
+        sa.BigInteger: 2,  # two numbers are in the vector
+        sa.Double: 1.5,
+        sa.Boolean: True,
+    }
+    return {column.name: values[type(column.type)] for column in table.c}
+
+
+def rows_of(url):
+    with engine_for(url) as engine, reading(engine) as connection:
+        return {
+            table.name: sorted(map(repr, connection.execute(sa.select(table))))
+            for table in metadata.sorted_tables
+            if table is not forgotten
+        }
+
+
+def reported():
+    shown = json.loads(CliRunner().invoke(app, ["report", "--predictor", "frequency", "--json"]).stdout)
+    return {name: value for name, value in shown.items() if name not in {"until", "strategies"}}
+
+
+def test_a_copy_in_postgresql_and_the_copy_of_it_are_the_same_store(store, tmp_path, empty_postgres_url, monkeypatch):
+    url, back = f"sqlite:///{tmp_path / 'riglm.db'}", f"sqlite:///{tmp_path / 'back.db'}"
+    store.record_many(worked(30))
+    left = 200
+
+    def interrupt(rows):
+        nonlocal left
+        left -= rows
+        if left < 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(url, empty_postgres_url, interrupt)
+    assert rows_of(empty_postgres_url) != rows_of(url)
+    assert "session" in done("copy", "--to", empty_postgres_url).stdout
+    expected = reported()
+    assert expected["sessions"] == 30
+    monkeypatch.setenv("RIGLM_STORAGE__URL", empty_postgres_url)
+    assert reported() == expected
+    with engine_for(empty_postgres_url) as engine, writing(engine) as connection:
+        for table in metadata.sorted_tables:
+            connection.execute(sa.insert(table), a_row(table))
+    tables = told("copy", "--to", "back.db")["tables"]
+    assert all(each["rows"] == each["copied"] > 0 for each in tables.values())
+    assert rows_of(back) == rows_of(empty_postgres_url) != rows_of(url)
+
+
+def test_a_copy_to_the_store_itself_or_to_nowhere_is_refused(store, tmp_path):
+    with pytest.raises(ConfigurationError, match="--to: it is the store itself"):
+        done("copy", "--to", str(tmp_path / "riglm.db"))
+    with pytest.raises(AnalyticsUnavailableError, match="neither SQLite nor PostgreSQL"):
+        done("copy", "--to", "mysql://localhost/riglm")

@@ -283,7 +283,11 @@ def upsert(
         given = insert.excluded
         taken = {column.name: given[column.name] for column in table.c if not column.primary_key} | merge(given)
         is_newer = None if newest_by is None else (given[newest_by.name] >= newest_by) | (newest_by > time.time())
-        connection.execute(insert.on_conflict_do_update(table.primary_key, set_=taken, where=is_newer), list(new))
+        if taken:
+            insert = insert.on_conflict_do_update(table.primary_key, set_=taken, where=is_newer)
+        else:
+            insert = insert.on_conflict_do_nothing()
+        connection.execute(insert, list(new))
 
 
 UNUSED_SECONDS: Final = 2 * DAY_SECONDS

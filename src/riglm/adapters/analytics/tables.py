@@ -340,7 +340,7 @@ def upgrade(url: str) -> SchemaStatus:
 
     Raises `SchemaTooNewError` when a newer riglm wrote the store, `AnalyticsUnavailableError` when it cannot be used.
     """
-    with translated(url), _engine(url) as engine:
+    with translated(url), engine_for(url) as engine:
         bring_up_to_date(engine, url)
         if engine.dialect.name == "postgresql":
             with _migrating(engine):
@@ -357,7 +357,7 @@ def status(url: str) -> SchemaStatus:
     with translated(url):
         file = database_file(url)
         if file is None or file.exists():
-            with _engine(url) as engine, reading(engine) as connection:
+            with engine_for(url) as engine, reading(engine) as connection:
                 current = current_revision(connection)
     return SchemaStatus(url=safe_url(url), current=current, head=SCHEMA_REVISION, pending=pending_after(current, url))
 
@@ -441,7 +441,8 @@ def pending_after(current: str | None, url: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def _engine(url: str) -> Iterator[sa.Engine]:
+def engine_for(url: str) -> Iterator[sa.Engine]:
+    """An engine for the database at `url`, which ends with the block."""
     engine = make_engine(url)
     try:
         yield engine
