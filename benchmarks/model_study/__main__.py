@@ -115,7 +115,7 @@ def _study(given: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, An
     file = given.results / "trials.jsonl"
     if not (given.base_url and given.model):
         study, trials = read_results(file) if file.exists() else ({}, [])
-        return study, list(summarize(trials, given.arms, seed=given.seed))
+        return study, list(summarize(trials, given.arms, seed=study.get("seed", given.seed)))
     data = read_study_data(given.data, max_tools=given.tools, max_tasks=given.tasks, seed=given.seed)
     catalog = hashlib.sha256(json.dumps(data.catalog).encode()).hexdigest()
     study = {"model": given.model, "seed": given.seed, "max_tokens": given.max_tokens, "catalog": catalog}
