@@ -22,7 +22,7 @@ _WRITES_ONLY: Final = "retail train gold"
 class StudyTask:
     """A request of a user. `right` are the tools that solve it or that a recorded agent called first for it.
 
-    `group` is the template or scenario of the task: tasks of one group are either all learned from or all asked.
+    `group` is a hash of its template or scenario: tasks of one group are either all learned from or all asked.
     """
 
     id: str
@@ -123,6 +123,6 @@ def _group_tasks(sessions: Sequence[_Session]) -> list[StudyTask]:
     for session in sessions:
         right.setdefault((session.group, session.text), set(session.solved_by)).add(session.calls[0])
     return [
-        StudyTask(id=f"{digest(text):x}", group=group, text=text, right=frozenset(tools))
+        StudyTask(id=f"{digest(text):x}", group=f"{digest(group):x}", text=text, right=frozenset(tools))
         for (group, text), tools in right.items()
     ]
