@@ -118,8 +118,13 @@ def _study(given: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, An
         return study, list(summarize(trials, given.arms, seed=study.get("seed", given.seed)))
     data = read_study_data(given.data, max_tools=given.tools, max_tasks=given.tasks, seed=given.seed)
     catalog = hashlib.sha256(json.dumps(data.catalog).encode()).hexdigest()
-    study = {"model": given.model, "seed": given.seed, "max_tokens": given.max_tokens, "catalog": catalog}
-    study["riglm"] = version("riglm")
+    study = {
+        "model": given.model,
+        "seed": given.seed,
+        "max_tokens": given.max_tokens,
+        "catalog": catalog,
+        "riglm": version("riglm"),
+    }
     given.results.mkdir(parents=True, exist_ok=True)
     results = Results(file, study)
     asyncio.run(run_study(given, data, results))
@@ -148,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the model, the sample of tasks and the intervals")
     parser.add_argument("--max-tokens", type=_positive, default=128, metavar="N", help="of an answer (default: 128)")
     parser.add_argument("--at-once", type=_positive, default=1, metavar="N", help="trials of an arm in parallel")
-    parser.add_argument("--results", type=Path, default=Path(".cache/model-study"), metavar="DIR", help="directory")
+    parser.add_argument("--results", type=Path, default=Path(".cache/model-study"), metavar="DIR", help="its results")
     data = Path(os.environ.get("RIGLM_EVAL_DATA", "../shared/data"))
     parser.add_argument("--data", type=Path, default=data, metavar="DIR", help="the sets; by default RIGLM_EVAL_DATA")
     parser.add_argument("--json", action="store_true", help="print JSON only")

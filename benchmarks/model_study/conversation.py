@@ -143,10 +143,9 @@ def classify(
     call: ModelCall, offered: Collection[str], *, right: Collection[str], catalog: Collection[str]
 ) -> CallKind:
     """Return what a call is, with the names in the list, those of right tools, and those of all tools."""
-    inner = _inner_name(call)
     if call.name not in offered:
         return CallKind.WRONG
-    name = inner if call.name == CALL_TOOL else call.name
+    name = _inner_name(call) if call.name == CALL_TOOL else call.name
     if name in SEARCHES:
         return CallKind.SEARCH
     if name in right:

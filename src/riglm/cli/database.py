@@ -48,7 +48,7 @@ _CLOCK_AHEAD: Final = (
 )
 
 
-_HASHES: Final = "the other database needs the same key — fix: copy riglm.key next to it, or set privacy.key"
+_SAME_KEY: Final = "the other database needs the same key — fix: copy riglm.key next to it, or set privacy.key"
 
 
 @app.command()
@@ -352,7 +352,7 @@ def copy(
     copied = copying.count_rows(target)
     fields = {"to": safe_url(target), "tables": {name: {"rows": rows[name], "copied": copied[name]} for name in rows}}
     lines = [f"{rows[name]:>10} {copied[name]:>10}  {name}" for name in rows if copied[name]]
-    lines = [f"{'store':>10} {'copy':>10}  table", *lines, f"hashes: {_HASHES}"]
+    lines = [f"{'store':>10} {'copy':>10}  table", *lines, f"hashes: {_SAME_KEY}"]
     print_result(fields, "\n".join(lines), as_json=as_json)
 
 

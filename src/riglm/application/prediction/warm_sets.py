@@ -144,7 +144,8 @@ class WarmSets:
         self._kept[key] = _Kept(found, time.monotonic(), candidates)
         if len(self._kept) > _MAX_KEPT:
             self._kept.popitem(last=False)
-        if found != (None if before is None else before.warm_set) and (before is not None or key in self._late):
+        is_used = before is not None or key in self._late  # lists were made from the one before, or from none
+        if is_used and found != (before and before.warm_set):
             self._on_change()
 
     def _stored(self, key: WarmSetKey) -> tuple[WarmSet | None, Sequence[SessionUse]]:
